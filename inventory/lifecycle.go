@@ -392,7 +392,7 @@ var Lifecycle = []Transition{
 			{FieldForce, "switch nodes in service too; needs a reason"},
 		},
 		Meaning: "switch nodes on or off by their BMCs, or set what they boot from",
-		Failure: "the status before, with `last_error` set",
+		Failure: "the status before; the job has the reason, and `power status` what a BMC said last",
 	},
 	{
 		// Removing the record alone takes no job, see Node.CheckForget.

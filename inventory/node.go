@@ -382,6 +382,15 @@ func (n Node) Note(v Verb, t Trigger) (Node, HistoryEntry) {
 	return m, m.log(v, n.Status, t)
 }
 
+// Unproven returns a node that is Manageable as Enrolled again: how it is reached was changed, so its credentials are not
+// checked any more.
+func (n Node) Unproven(t Trigger) (Node, HistoryEntry) {
+	m := n.Clone()
+	m.PrevStatus, m.Status = n.Status, Enrolled
+
+	return m, m.log(VerbRegister, n.Status, t)
+}
+
 // Inherit returns n with the history of another node of the same machine, which goes.
 func (n Node) Inherit(from string, history []HistoryEntry) (Node, []HistoryEntry) {
 	entries := slices.Clone(history)

@@ -237,6 +237,16 @@ func (c current) changes(after outcome) []api.ImportChange {
 	return changes
 }
 
+// unproven reports whether the registration changes how the node or its BMC is reached, so that what was checked before
+// says nothing.
+func (c current) unproven(after outcome) bool {
+	was, _ := c.machine.Password()
+	is, err := after.machine.Password()
+
+	return err != nil || was != is || !reflect.DeepEqual(c.machine.BMC, after.machine.BMC) ||
+		c.node.Addr != after.addr || c.connection != after.connection
+}
+
 // sameValue compares a stored variable, which may be a secret, with a given one.
 func sameValue(stored, given any) bool {
 	if s, ok := stored.(configuration.Secret); ok {
@@ -327,6 +337,7 @@ type planned struct {
 	machines      []api.ImportedMachine
 	registrations []Registration
 	again         []string // registered already, and still Enrolled: the verbs that follow take them as well
+	reached       []string // registered already, and Manageable: those verbs take them that go on from there
 	remove        []string
 	warnings      []string
 	then          []inventory.Verb
@@ -412,6 +423,7 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 	var (
 		p        planned
 		problems []listing.Problem
+		unused   []listing.Problem // names that are not used
 	)
 
 	in, listed := indexOf(v), map[string]int{}
@@ -442,6 +454,14 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 			if v := compare(v, r, names[0]); v.Score < 0 {
 				problem("it seems to be another machine than %s: it has %s", names[0], v)
 				continue
+			}
+
+			if n, _ := v.Lookup(names[0]); e.Named && e.Node != n.Name && e.Node != n.Label {
+				unused = append(unused, listing.Problem{
+					Entry: i + 1, Name: e.Node, Line: e.Line, Field: "name",
+					Message: fmt.Sprintf("the name is not used: the machine is known as %s, it has the same %s", n.Name,
+						strings.TrimPrefix(why[0], n.Name+" by its ")),
+				})
 			}
 
 			r.Node = names[0]
@@ -508,9 +528,19 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 			}
 		}
 
+		if c.node != nil && c.node.Status == inventory.Manageable && busy == "" {
+			switch {
+			case m.Action == api.ImportSame:
+				p.reached = append(p.reached, r.Node)
+			case !r.Configures && c.unproven(after):
+				m.Checks = checks(&after.machine.Machine, after.addr)
+			}
+		}
+
 		p.machines = append(p.machines, m)
 	}
 
+	p.warnings = append(p.warnings, listing.Lines(unused)...)
 	created := 0
 
 	for _, m := range p.machines {

@@ -52,6 +52,8 @@ type Import struct {
 	Verbs []inventory.Verb `json:"verbs,omitempty"`
 	Then  []inventory.Verb `json:"then,omitempty"`
 	Nodes []string         `json:"nodes,omitempty"` // of the first of these jobs
+	// Joins are nodes that were Manageable already: they join the others at the first verb that takes these.
+	Joins []string `json:"joins,omitempty"`
 	// Jobs are those that were accepted, in order. The transaction that accepts a job writes its number here.
 	Jobs []string `json:"jobs,omitempty"`
 	// Refused are the nodes that a job was refused for, with the reason.
@@ -327,6 +329,10 @@ func (p planned) record(actor string, now time.Time) (*Import, error) {
 		again = p.again
 	}
 
+	if joinsAt(p.then) < len(p.then) {
+		again = slices.Concat(again, p.reached)
+	}
+
 	if len(p.registrations)+len(p.remove)+len(again) == 0 {
 		return nil, nil
 	}
@@ -500,7 +506,8 @@ func (s *Service) carryOut(ctx context.Context, i Import) error {
 			Verbs: i.Verbs,
 		}
 
-		if ended.Nodes = i.goesOn(state.ViewOf(tx), skipped); len(ended.Nodes) > 0 {
+		ended.Nodes, ended.Joins = i.goesOn(state.ViewOf(tx), skipped)
+		if len(ended.Nodes)+len(ended.Joins) > 0 {
 			ended.Then = i.Then
 		}
 
@@ -611,7 +618,13 @@ func register(tx *record.Tx, r Registration, i Import, agents index) string {
 		n, entry = inventory.Enroll(r.Node, after.addr, trigger)
 	} else {
 		trigger.Reason = cmp.Or(inWords(changes), "registered")
-		n, entry = c.node.Note(inventory.VerbRegister, trigger)
+		before := *c.node
+		if before.Status == inventory.Manageable && !r.Configures && c.unproven(after) {
+			n, entry = before.Unproven(trigger)
+		} else {
+			n, entry = before.Note(inventory.VerbRegister, trigger)
+		}
+
 		n.Addr = after.addr
 	}
 

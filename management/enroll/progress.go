@@ -74,12 +74,19 @@ func (i *Import) run(v *state.View) api.ImportRun {
 		takes[name] = false
 	}
 
-	for _, name := range i.Nodes {
+	for _, name := range slices.Concat(i.Nodes, i.Joins) {
 		takes[name] = true
 	}
 
+	joins, at := setOf(i.Joins), joinsAt(i.Verbs)
+
 	for _, name := range slices.Sorted(maps.Keys(takes)) {
-		n := i.node(v, name, takes[name], steps)
+		first := 0
+		if joins[name] {
+			first = at
+		}
+
+		n := i.node(v, name, takes[name], first, steps)
 		if n.Error != "" && n.Step != "" {
 			out.Failed++
 		}
@@ -98,8 +105,8 @@ type step struct {
 	targets map[string]job.Target
 }
 
-// node returns how far a node came. takes: the verbs take it.
-func (i *Import) node(v *state.View, name string, takes bool, steps []step) api.ImportedNode {
+// node returns how far a node came. takes: the verbs take it, beginning with the one at first.
+func (i *Import) node(v *state.View, name string, takes bool, first int, steps []step) api.ImportedNode {
 	out := api.ImportedNode{Node: name, Action: i.Actions[name]}
 
 	if n, known := v.Lookup(name); known {
@@ -116,7 +123,7 @@ func (i *Import) node(v *state.View, name string, takes bool, steps []step) api.
 	}
 
 	for at, s := range steps {
-		if s.job == nil {
+		if s.job == nil || at < first {
 			continue
 		}
 
@@ -139,7 +146,7 @@ func (i *Import) node(v *state.View, name string, takes bool, steps []step) api.
 	}
 
 	out.Step, out.Job, out.Error = "", "", i.Refused[name]
-	if left := i.Verbs[len(i.Jobs):]; len(left) > 0 && (out.Error != "" || len(i.Then) > 0) {
+	if left := i.Verbs[max(first, len(i.Jobs)):]; len(left) > 0 && (out.Error != "" || len(i.Then) > 0) {
 		out.Step = left[0]
 	}
 

@@ -48,17 +48,40 @@ func checkThen(status inventory.Status, verbs []inventory.Verb) error {
 	return nil
 }
 
-// goesOn returns the nodes that the verbs after the import take: those of the list that are Enrolled.
-func (i Import) goesOn(v *state.View, skipped map[string]string) []string {
+// goesOn returns the nodes of the list that the verbs after the import take: those that are Enrolled, and those that
+// join them, because an earlier import has brought them as far as Manageable.
+func (i Import) goesOn(v *state.View, skipped map[string]string) (nodes, joins []string) {
 	names := slices.Clone(i.Again)
 	for _, r := range i.Registrations {
 		names = append(names, r.Node)
 	}
 
-	return slices.DeleteFunc(names, func(name string) bool {
+	for _, name := range names {
 		n, known := v.Lookup(name)
-		return !known || n.Status != inventory.Enrolled || skipped[name] != ""
+
+		switch {
+		case !known, skipped[name] != "":
+		case n.Status == inventory.Enrolled:
+			nodes = append(nodes, name)
+		case n.Status == inventory.Manageable && n.Job == "" && joinsAt(i.Then) < len(i.Then):
+			joins = append(joins, name)
+		}
+	}
+
+	return nodes, joins
+}
+
+// joinsAt returns the index of the first verb that takes nodes that are Manageable, or the number of the verbs.
+func joinsAt(verbs []inventory.Verb) int {
+	at := slices.IndexFunc(verbs, func(v inventory.Verb) bool {
+		row, _ := inventory.TransitionOf(v)
+		return slices.Contains(row.From, inventory.Manageable)
 	})
+	if at < 0 {
+		return len(verbs)
+	}
+
+	return at
 }
 
 // errStale is the refusal of a transaction on an import that another leader has gone on with.
@@ -91,11 +114,20 @@ func (s *Service) next(ctx context.Context, id string) error {
 
 		// Who cancels a job wants an end of it all.
 		if before.Status == job.Cancelled {
-			i.refuse(nodes, fmt.Sprintf("it was not begun, because job %s was cancelled", before.ID))
+			i.refuse(append(nodes, i.Joins...), fmt.Sprintf("it was not begun, because job %s was cancelled", before.ID))
 		}
 	}
 
 	nodes = slices.DeleteFunc(nodes, func(name string) bool { return i.Refused[name] != "" })
+	joining := slices.DeleteFunc(slices.Clone(i.Joins), func(name string) bool { return i.Refused[name] != "" })
+
+	switch at := joinsAt(i.Verbs); {
+	case len(i.Jobs) == at:
+		nodes = append(nodes, joining...)
+	case len(i.Jobs) < at && len(nodes) == 0 && len(joining) > 0:
+		// Nobody is left that the verbs before would take.
+		nodes, i.Verbs, i.Then = joining, i.Verbs[at:], i.Verbs[at:]
+	}
 
 	// write writes what becomes of the import, unless somebody else did.
 	write := func(tx *record.Tx, next Import) error {

@@ -253,6 +253,92 @@ func TestThenAgain(t *testing.T) {
 	}
 }
 
+// TestThenJoins: the same list again goes on with what an earlier import has left at Manageable, and checks again what
+// is reached in another way now. What is Unallocated is left alone.
+func TestThenJoins(t *testing.T) {
+	t.Parallel()
+
+	const list = `[{"name":"fresh","addr":"10.0.0.1"},{"name":"left","addr":"10.0.0.2"},
+{"name":"moved","addr":"10.0.0.3","mac":"52:54:00:00:00:03"},{"name":"ready","addr":"10.0.0.4"}]`
+
+	all := []inventory.Verb{inventory.VerbManage, inventory.VerbInspect, inventory.VerbProvide}
+
+	w := newWorld(t)
+	s := w.run()
+	w.expect(s, api.Import{File: list}, "fresh created\nleft created\nmoved created\nready created")
+
+	set := func(status inventory.Status, names ...string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+
+		for _, name := range names {
+			n := w.nodes[name]
+			n.Status = status
+			w.nodes[name] = n
+		}
+	}
+	set(inventory.Manageable, "left", "moved")
+	set(inventory.Unallocated, "ready")
+
+	begin := func(want string) {
+		t.Helper()
+
+		for deadline := time.Now().Add(10 * time.Second); w.jobs.did() != want; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("the jobs are %s; want %s", w.jobs.did(), want)
+			}
+		}
+	}
+
+	changed := strings.Replace(list, "10.0.0.3", "10.0.0.33", 1)
+	if done, err := w.request(s, api.Import{File: changed, Then: all}); err != nil || len(done.Jobs) != 1 {
+		t.Fatal(done, err)
+	}
+
+	begin("manage fresh,moved by anna")
+
+	if n, _ := w.View().Lookup("moved"); n.Status != inventory.Enrolled {
+		t.Errorf("with another address, it is %s before the check", n.Status)
+	}
+
+	w.jobs.end(t, "moved")
+	set(inventory.Manageable, "fresh")
+	begin("manage fresh,moved by anna; inspect fresh,left by anna")
+	w.jobs.end(t, "left")
+
+	begin("manage fresh,moved by anna; inspect fresh,left by anna; provide fresh by anna")
+	w.jobs.end(t)
+	set(inventory.Unallocated, "fresh")
+
+	run := Runs(w.View())[0]
+	run, _ = Run(w.View(), run.ID)
+
+	var got []string
+	for _, n := range run.Nodes {
+		got = append(got, fmt.Sprint(n.Node, " ", n.Step, " ", n.Error != ""))
+	}
+
+	if text := strings.Join(got, ", "); !run.Done || text != "fresh  false, left inspect true, moved manage true" {
+		t.Errorf("done %t: %s", run.Done, text)
+	}
+
+	// Where nobody is left that a check takes, the verbs begin with the first one that takes somebody.
+	set(inventory.Manageable, "moved")
+
+	done, err := w.request(s, api.Import{File: changed, Then: all})
+	if did := w.jobs.did(); err != nil || len(done.Jobs) != 1 || !strings.HasSuffix(did, "; inspect left,moved by anna") {
+		t.Fatal(done, err, did)
+	}
+
+	// Nothing but a check is asked for: whoever is checked stays as it is.
+	w.jobs.end(t)
+
+	before := w.jobs.did()
+	if done, err := w.request(s, api.Import{File: changed, Then: manage}); err != nil || w.jobs.did() != before {
+		t.Error(done, err, w.jobs.did())
+	}
+}
+
 // TestThenIsRefused: the machines are registered all the same, and the answer has the reason.
 func TestThenIsRefused(t *testing.T) {
 	t.Parallel()

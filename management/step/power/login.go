@@ -5,6 +5,7 @@ package power
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -180,8 +181,12 @@ func putLogin(tx *record.Tx, node string, old, proven machine.BMC, power bmc.Pow
 // checkRotating refuses a node that a job switches: it may replace the password, or needs the login.
 func checkRotating(r record.Reader, node string) error {
 	n := record.Get(r, &job.Nodes, node)
-	if n == nil || n.Job == "" || n.Verb != inventory.VerbPower {
+	if n == nil || n.Job == "" {
 		return nil
+	}
+
+	if v, err := job.VerbOf(n.Verb); err != nil || !slices.Contains(v.Steps, job.StepPower) {
+		return nil //nolint:nilerr // a job of an unknown verb does not run
 	}
 
 	return inventory.Errorf(inventory.KindBusy,
