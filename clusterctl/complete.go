@@ -19,7 +19,6 @@ import (
 	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/facts"
-	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
@@ -398,7 +397,7 @@ var optionWords = map[string][]string{
 	"boot-mode":             {"bios", "uefi"},
 	"mode":                  {"bios", "uefi"},
 	"root-device-strategy":  {string(facts.Smallest), string(facts.Largest)},
-	"bmc":                   {"redfish", "ipmi", "idrac", "ilo", "irmc", string(machine.Manual)},
+	"bmc":                   {"redfish", "ipmi", "idrac", "ilo", "irmc", "manual-management"},
 	"nodes expected result": {string(api.ExpectedSeen), string(api.ExpectedMissing), string(api.ExpectedUnknown)},
 }
 

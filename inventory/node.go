@@ -382,8 +382,8 @@ func (n Node) Note(v Verb, t Trigger) (Node, HistoryEntry) {
 	return m, m.log(v, n.Status, t)
 }
 
-// Unproven returns a node that is Manageable as Enrolled again: how it is reached was changed, so its credentials are not
-// checked any more.
+// Unproven returns a node that is Manageable as Enrolled again: how it is reached was changed, so its credentials were
+// not checked.
 func (n Node) Unproven(t Trigger) (Node, HistoryEntry) {
 	m := n.Clone()
 	m.PrevStatus, m.Status = n.Status, Enrolled

@@ -84,6 +84,10 @@ func nodeNote(n *api.Node) string {
 		notes = append(notes, "alert: "+Line(a.Reason))
 	}
 
+	if n.BMCProblem != "" {
+		notes = append(notes, "BMC: "+Line(n.BMCProblem))
+	}
+
 	switch {
 	case n.LastError != "":
 		notes = append(notes, Line(n.LastError))
@@ -213,8 +217,8 @@ var NodeDetails = slices.Concat(ColumnsOf(Cells[api.Node]{
 	"hardware":       func(_ Paint, n *api.Node) string { return hardware(n) },
 }, "name", "label", "serial", "address", "status", "verified", "state", "power", "group", "outdated", "applied by job",
 	"applied", "desired", "playbooks", "Residue of=residue", "last_error,text", "Claimed by job=job", "verb",
-	"before the job", "labels", "alerts", "hardware", "observers", "seen at", "duplicates", "set_aside",
-	"host_keys,lines"),
+	"before the job", "labels", "alerts", "hardware", "BMC=bmc_problem,text", "observers", "seen at", "duplicates",
+	"set_aside", "host_keys,lines"),
 	connection, hardwareDetails, ColumnsOf[api.Node](nil, "History entries=entries", "created", "updated", "revision"))
 
 // observations lists the observers with what they say.

@@ -49,6 +49,8 @@ type Node struct {
 	// The power as its BMC last said it; absent: no BMC ever did. `GET /v1/power` has more, and a watch of the kind
 	// `power` its changes: they are no events of a node.
 	Power string `json:"power,omitempty" enum:"on,off,changing"`
+	// Why its BMC did not say the power when it was asked last, such as a refused login; absent: it did.
+	BMCProblem string `json:"bmc_problem,omitempty"`
 	// The digests of the playbooks that configured the node, by each group that it carries. They clean it, too.
 	Playbooks map[string]string `json:"playbooks,omitempty"`
 	// The reason for the last failure; the next verb clears it.

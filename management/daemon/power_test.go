@@ -100,6 +100,10 @@ func TestPower(t *testing.T) {
 		t.Errorf("web-1 shows the power %q", n.Power)
 	}
 
+	if old, err := s.Node(s.ctx(), "old-1"); err != nil || old.BMCProblem == "" || n.BMCProblem != "" {
+		t.Errorf("problems of BMCs: old-1 %q, web-1 %q, %v", old.BMCProblem, n.BMCProblem, err)
+	}
+
 	for selected, want := range map[string]string{"power=on": "db-1 web-1", "!power": "old-1", "power!=on": "old-1"} {
 		var names []string
 

@@ -19,6 +19,7 @@ import (
 var scopedRequests = map[string]string{
 	"PATCH /v1/nodes/{name}":               `{"labels":{"a":"b"}}`,
 	"POST /v1/nodes/{name}/host-keys/scan": ``,
+	"PUT /v1/nodes/{name}/bmc-login":       `{"user":"a","password":"b"}`,
 	"POST /v1/forget":                      `{"nodes":["NODE"],"force":true,"reason":"x"}`,
 	"POST /v1/ping":                        `{"nodes":["NODE"]}`,
 	"POST /v1/jobs":                        `{"verb":"update","nodes":["NODE"]}`,

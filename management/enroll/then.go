@@ -114,7 +114,10 @@ func (s *Service) next(ctx context.Context, id string) error {
 
 		// Who cancels a job wants an end of it all.
 		if before.Status == job.Cancelled {
-			i.refuse(append(nodes, i.Joins...), fmt.Sprintf("it was not begun, because job %s was cancelled", before.ID))
+			i.refuse(
+				append(nodes, i.Joins...),
+				fmt.Sprintf("it was not begun, because job %s was cancelled", before.ID),
+			)
 		}
 	}
 

@@ -282,12 +282,7 @@ func TestThenJoins(t *testing.T) {
 
 	begin := func(want string) {
 		t.Helper()
-
-		for deadline := time.Now().Add(10 * time.Second); w.jobs.did() != want; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("the jobs are %s; want %s", w.jobs.did(), want)
-			}
-		}
+		w.settle(want, func() bool { return w.jobs.did() == want })
 	}
 
 	changed := strings.Replace(list, "10.0.0.3", "10.0.0.33", 1)
@@ -326,7 +321,8 @@ func TestThenJoins(t *testing.T) {
 	set(inventory.Manageable, "moved")
 
 	done, err := w.request(s, api.Import{File: changed, Then: all})
-	if did := w.jobs.did(); err != nil || len(done.Jobs) != 1 || !strings.HasSuffix(did, "; inspect left,moved by anna") {
+	if did := w.jobs.did(); err != nil || len(done.Jobs) != 1 ||
+		!strings.HasSuffix(did, "; inspect left,moved by anna") {
 		t.Fatal(done, err, did)
 	}
 

@@ -124,7 +124,8 @@ func (m *monitors) tick(observers map[string]bool) (silent []string) {
 }
 
 // WatchMonitors returns the loop that makes the reports of each monitor void that has been silent
-// for MonitorTimeout. The leader does it, for the reports to all instances; the time counts from the gain of the lead on.
+// for MonitorTimeout. The leader does it, for the reports to all instances; the time counts from the gain of the lead
+// on.
 func (ns *Nodes) WatchMonitors() *control.Loop {
 	return control.New(control.Options{
 		Name: "watch of the monitors", Trouble: "the reports of a silent monitor could not be withdrawn; retrying",

@@ -39,7 +39,7 @@ func (f nodeForms) one(n inventory.Node) api.Node {
 // of returns the wire form of a node.
 func (f nodeForms) of(n inventory.Node) api.Node {
 	out := nodeWith(n, f.view.Connection(n.Name))
-	out.Power = f.view.PowerOf(n.Name)
+	out.Power, out.BMCProblem = f.view.BMCOf(n.Name)
 
 	judged := f.desired.Judge(&n)
 	if judged.Known {

@@ -54,6 +54,7 @@ var conversions = []conversion{
 			"Desired":     "variables and playbooks of the view: TestDesired",
 			"Outdated":    "variables and playbooks of the view: TestDesired",
 			"Power":       "what its BMC said: TestPower of management/daemon",
+			"BMCProblem":  "why it did not: TestPower of management/daemon",
 			"Differs":     "variables and playbooks of the view: TestDesired",
 			"RequestVars": "variables of the view and of the configuration: TestDesired",
 		},

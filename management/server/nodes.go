@@ -376,7 +376,10 @@ func (e nodeEncoder) Alike(older nodeEncoder) func(*inventory.Node) bool {
 		a, b := e.view.Connection(n.Name), older.view.Connection(n.Name)
 		connected := a == nil && b == nil || a != nil && b != nil && *a == *b
 
-		return connected && e.view.PowerOf(n.Name) == older.view.PowerOf(n.Name) && (judged == nil || judged(n))
+		power, problem := e.view.BMCOf(n.Name)
+		former, before := older.view.BMCOf(n.Name)
+
+		return connected && power == former && problem == before && (judged == nil || judged(n))
 	}
 }
 

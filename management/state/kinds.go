@@ -124,7 +124,23 @@ var Tombstones = record.Kind[inventory.Tombstone]{
 
 // Kinds are the kinds of this package.
 var Kinds = []record.Any{
-	&job.Nodes, &job.Newest, &Instances, &Lead, &Observers, &InstancePlaybooks, &Owners, &Connections, &Tombstones, &Memory,
-	&Variables, &Checksums, &Overlays, &ConfigFiles, &Machines, &Agents, &Powers, &Facts,
+	&job.Nodes,
+	&job.Newest,
+	&Instances,
+	&Lead,
+	&Observers,
+	&InstancePlaybooks,
+	&Owners,
+	&Connections,
+	&Tombstones,
+	&Memory,
+	&Variables,
+	&Checksums,
+	&Overlays,
+	&ConfigFiles,
+	&Machines,
+	&Agents,
+	&Powers,
+	&Facts,
 	&Classes,
 }

@@ -40,10 +40,16 @@ func (v *View) Connection(node string) *configuration.Connection {
 
 // PowerOf returns the power of a node as its BMC last said it: on, off or changing; "": no BMC ever did.
 func (v *View) PowerOf(node string) string {
+	power, _ := v.BMCOf(node)
+	return power
+}
+
+// BMCOf returns the power of a node, see PowerOf, and why its BMC did not say it when it was asked last; "": it did.
+func (v *View) BMCOf(node string) (power, problem string) {
 	if p := record.Get(v, &Powers, node); p != nil {
-		return p.Power
+		return p.Power, p.Problem
 	}
-	return ""
+	return "", ""
 }
 
 // HostKeys returns the recorded ssh host keys, each with the name of its node.
