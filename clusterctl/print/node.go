@@ -84,7 +84,7 @@ func nodeNote(n *api.Node) string {
 		notes = append(notes, "alert: "+Line(a.Reason))
 	}
 
-	if n.BMCProblem != "" {
+	if n.BMCProblem != "" && n.LastError == "" {
 		notes = append(notes, "BMC: "+Line(n.BMCProblem))
 	}
 

@@ -196,7 +196,7 @@ func TestRegistration(t *testing.T) {
 			w.wantMachine(fmt.Sprint(m["name"]), inventory.Manageable)
 		}
 
-		w.wantMachine("refused", inventory.Enrolled, "refused the login", "correct the user or the password")
+		w.wantMachine("refused", inventory.Enrolled, "refused the login", "clusterctl power login")
 		w.wantMachine("dead", inventory.Enrolled, bmcAddr+":6239 cannot be reached", "check its address")
 		w.wantMachine("host6", inventory.Enrolled, "was denied", "the public key is authorized")
 
