@@ -112,7 +112,7 @@ func paragraphs(body string) []string {
 		case p == "":
 		case strings.HasPrefix(p, "    "):
 			all = append(all, p)
-		case strings.HasPrefix(p, "* `"):
+		case strings.HasPrefix(p, "* "):
 			all = append(all, strings.ReplaceAll(p, "\n  ", " "))
 		default:
 			all = append(all, strings.ReplaceAll(p, "\n", " "))

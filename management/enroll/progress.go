@@ -32,8 +32,14 @@ func Runs(v *state.View) []api.ImportRun {
 func Run(v *state.View, id string) (api.ImportRun, error) {
 	i := record.Get(v, &Kind, id)
 	if i == nil {
-		return api.ImportRun{}, inventory.Errorf(inventory.KindNotFound, "there is no import %q",
-			inventory.Shorten(id, 100)).Do("list the imports; the results of a day are kept")
+		return api.ImportRun{}, inventory.Errorf(
+			inventory.KindNotFound,
+			"there is no import %q",
+			inventory.Shorten(
+				id,
+				100,
+			),
+		).Do("look for it in the list of imports, GET %s; the results of a day are kept", api.PathImports)
 	}
 
 	return i.run(v), nil

@@ -4,6 +4,7 @@ package listing
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -20,6 +21,7 @@ import (
 	"github.com/contiv/cluster/inventory/evidence"
 	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/inventory/machine"
+	"github.com/contiv/cluster/inventory/yamlfile"
 )
 
 // reader is an entry that is being read.
@@ -143,7 +145,7 @@ var fields = map[string]func(*reader, *yaml.Node){
 	"connection": func(r *reader, n *yaml.Node) {
 		var c configuration.Connection
 		if err := strict(n, &c); err != nil {
-			r.wrong("%v", err)
+			r.wrong("%s", decodedAt.ReplaceAllString(yamlfile.Plain(err), ""))
 		} else if err := c.Check(); err != nil {
 			r.wrong("%v", err)
 		}
@@ -152,8 +154,11 @@ var fields = map[string]func(*reader, *yaml.Node){
 	},
 	"labels": func(r *reader, n *yaml.Node) {
 		r.Labels = map[string]string{}
-		if n.Kind != yaml.MappingNode {
-			r.wrong("it is no mapping")
+
+		n, err := labelsOf(n)
+		if err != nil {
+			r.wrong("%v", err)
+			return
 		}
 
 		r.pairs(n, func(key, value *yaml.Node) {
@@ -188,6 +193,33 @@ var fields = map[string]func(*reader, *yaml.Node){
 		}
 	},
 }
+
+// labelsOf returns labels as a mapping. A cell has them as KEY=VALUE, separated by commas.
+func labelsOf(n *yaml.Node) (*yaml.Node, error) {
+	if n.Kind == yaml.MappingNode {
+		return n, nil
+	}
+
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" {
+		return nil, errors.New("it is neither a mapping nor KEY=VALUE")
+	}
+
+	out := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: n.Line}
+
+	for part := range strings.SplitSeq(n.Value, ",") {
+		key, value, found := strings.Cut(strings.TrimSpace(part), "=")
+		if !found || key == "" {
+			return nil, fmt.Errorf("%s is no KEY=VALUE", short(part))
+		}
+
+		out.Content = append(out.Content, scalar(key, n.Line), scalar(value, n.Line))
+	}
+
+	return out, nil
+}
+
+// decodedAt matches the place of a mistake within what strict decodes, which is not the one in the list.
+var decodedAt = regexp.MustCompile(`\bline \d+: `)
 
 // kept matches the fields that are kept, and do nothing.
 var kept = regexp.MustCompile(`^([a-z]+_interface|conductor_group|resource_class)$`)

@@ -407,23 +407,31 @@ var csvColumns = []string{"pm_type", "pm_addr", "pm_user", "pm_password", "mac",
 // csvForm are these columns in words.
 var csvForm = strings.Join(csvColumns[:5], ",") + "[," + csvColumns[5] + "]"
 
-// isCSV reports whether a line begins a CSV list: it has a comma, and names the first column or a driver, or has more
-// columns than anything else.
-func isCSV(line string) bool {
-	first, _, found := strings.Cut(line, ",")
-	if !found || strings.ContainsAny(first, ": {[") {
-		return false
+// separatorOf returns what separates the columns of a CSV list that a line begins, or 0 if it begins none: it names the
+// first column or a driver, or has more columns than anything else. Spreadsheets write semicolons where a comma is the
+// decimal point.
+func separatorOf(line string) rune {
+	for _, separator := range []string{",", ";"} {
+		first, _, found := strings.Cut(line, separator)
+		if !found || strings.ContainsAny(first, ",: {[") {
+			continue
+		}
+
+		_, known := fields[strings.Trim(first, `"`)]
+		_, _, driver := driverOf(strings.Trim(first, `"`))
+
+		if known || driver || strings.Count(line, separator) >= 3 {
+			return rune(separator[0])
+		}
 	}
 
-	_, known := fields[strings.Trim(first, `"`)]
-	_, _, driver := driverOf(strings.Trim(first, `"`))
-
-	return known || driver || strings.Count(line, ",") >= 3
+	return 0
 }
 
 // csv reads a CSV list, with a header or with csvColumns.
-func (p *parser) csv(data []byte) {
+func (p *parser) csv(data []byte, separator rune) {
 	r := csv.NewReader(bytes.NewReader(data))
+	r.Comma = separator
 	r.FieldsPerRecord, r.Comment, r.TrimLeadingSpace = -1, '#', true
 
 	columns := csvColumns[:5]

@@ -180,8 +180,8 @@ func (p *parser) parse(data []byte) {
 		p.ini(data)
 	case first[0] == '{' || first[0] == '[':
 		p.json(data)
-	case isCSV(first):
-		p.csv(data)
+	case separatorOf(first) != 0:
+		p.csv(data, separatorOf(first))
 	default:
 		p.yamlOrINI(data)
 	}

@@ -74,6 +74,9 @@ func TestTheSameMachineInEveryForm(t *testing.T) {
 		"CSV with a header": "name,pm_type,pm_addr,pm_user,pm_password,mac,cpu,memory,disk,arch,capabilities\n" +
 			`r1,ipmi,10.9.0.5,root,x-secret-x,52:54:00:AA:00:01,4,8192,100,x86_64,"profile:compute,boot_option:local"` +
 			"\n",
+		"CSV of a spreadsheet": "\xef\xbb\xbfname;pm_type;pm_addr;pm_user;pm_password;mac;cpu;memory;disk;" +
+			"arch;capabilities\r\nr1;ipmi;10.9.0.5;root;x-secret-x;52:54:00:AA:00:01;4;8192;100;" +
+			"x86_64;profile:compute,boot_option:local\r\n",
 		"Bifrost": `{"r1":{"driver":"ipmi","name":"r1","driver_info":{"power":{"ipmi_address":"10.9.0.5",` +
 			`"ipmi_username":"root","ipmi_password":"x-secret-x"}},"nics":[{"mac":"52:54:00:AA:00:01"}],` +
 			`"properties":{"cpu_arch":"x86_64","ram":"8192","disk_size":"100","cpus":"4",` +
@@ -104,6 +107,21 @@ func TestTheSameMachineInEveryForm(t *testing.T) {
 		want := "bmc-10.9.0.5" + strings.Replace(port, ",", "-", 1)
 		if e := entries[0]; e.Node != want || e.Named || e.Ports[0].MAC != "52:54:00:aa:00:01" {
 			t.Errorf("CSV without a header: %s", wire(t, e))
+		}
+	}
+}
+
+// TestLabelsInCSV: a cell has several labels.
+func TestLabelsInCSV(t *testing.T) {
+	t.Parallel()
+
+	for _, list := range []string{
+		"name,pm_type,addr,labels\na,manual-management,10.0.0.1,\"rack=r1, zone=z2\"\n",
+		"name;pm_type;addr;labels\na;manual-management;10.0.0.1;rack=r1,zone=z2\n",
+	} {
+		entries, _ := read(t, list)
+		if got := entries[0].Labels; len(got) != 2 || got["rack"] != "r1" || got["zone"] != "z2" {
+			t.Errorf("%s: %v", list, got)
 		}
 	}
 }
@@ -164,6 +182,10 @@ func TestMistakes(t *testing.T) {
 		{`"pm_type":"ipmi","pm_addr":"10.0.0"`, "pm_addr", "10.0.0"},
 		{`"pm_type":"ipmi","pm_addr":"10.0.0.2","vars":{"ansible_user":"x"}`, "vars", "ansible_user"},
 		{`"pm_type":"ipmi","pm_addr":"10.0.0.2","connection":{"colour":1}`, "connection", "colour"},
+		{`"addr":"10.0.0.2","connection":{"port":"twenty"}`, "connection", "`twenty` is not a whole number"},
+		{`"addr":"10.0.0.2","connection":[1]`, "connection", "a list is not"},
+		{`"addr":"10.0.0.2","labels":"rack"`, "labels", "no KEY=VALUE"},
+		{`"addr":"10.0.0.2","labels":[1]`, "labels", "neither"},
 		{`"addr":"10.0.0.2","pm_user":"root"`, "pm_type", "missing"},
 		{`"addr":"nowhere else"`, "addr", "nowhere"},
 	} {
