@@ -107,6 +107,7 @@ type Tombstone struct {
 	Residue  []string `json:"residue,omitempty"` // groups with configuration possibly left on the host
 	// Playbooks are the digests of the playbooks that configured those groups.
 	Playbooks map[string]string `json:"playbooks,omitempty"`
+	Uncleaned bool              `json:"uncleaned,omitempty"` // see Node
 	Time      time.Time         `json:"time"`
 	Actor     string            `json:"actor,omitempty"`
 	Reason    string            `json:"reason,omitempty"`
@@ -445,7 +446,7 @@ func NewNode(o Observation, tomb *Tombstone, at time.Time) (Node, HistoryEntry) 
 	if tomb != nil {
 		n.Status = Quarantined
 		n.HostKeys, n.Residue = slices.Clone(tomb.HostKeys), slices.Clone(tomb.Residue)
-		n.Playbooks = maps.Clone(tomb.Playbooks)
+		n.Playbooks, n.Uncleaned = maps.Clone(tomb.Playbooks), tomb.Uncleaned
 		n.LastError = "it was forgotten on " + tomb.Time.UTC().Format(time.RFC3339) + " and is seen again"
 		trigger.Reason = n.LastError
 	}
@@ -456,10 +457,15 @@ func NewNode(o Observation, tomb *Tombstone, at time.Time) (Node, HistoryEntry) 
 	return n, n.log(VerbDiscovered, "", trigger)
 }
 
-// Enroll returns the record of a machine that is registered before its agent speaks.
-func Enroll(name, addr string, t Trigger) (Node, HistoryEntry) {
+// Enroll returns the record of a machine that is registered before its agent speaks. tomb is what is left of an earlier
+// node of the name, or nil: the host may carry the same still.
+func Enroll(name, addr string, tomb *Tombstone, t Trigger) (Node, HistoryEntry) {
 	n := Node{Name: name, Addr: addr, Status: Enrolled, State: Unknown, PrevState: Unknown, Created: t.Time}
 	n.Presence.Since = t.Time
+
+	if tomb != nil {
+		n.Residue, n.Playbooks, n.Uncleaned = slices.Clone(tomb.Residue), maps.Clone(tomb.Playbooks), tomb.Uncleaned
+	}
 
 	return n, n.log(VerbRegister, "", t)
 }

@@ -54,7 +54,8 @@ func TestNewNodeWithTombstone(t *testing.T) {
 		Label:    "node",
 		Serial:   "1",
 		HostKeys: []string{"ssh-ed25519 AAAA"},
-		Time:     noon.Add(-time.Hour),
+		Residue:  []string{"service-worker"}, Uncleaned: true,
+		Time: noon.Add(-time.Hour),
 	}
 
 	n, entry := NewNode(observation("gossip", true), tomb, noon)
@@ -67,6 +68,18 @@ func TestNewNodeWithTombstone(t *testing.T) {
 
 	if entry.To != Quarantined || entry.Reason != n.LastError {
 		t.Errorf("got entry %+v", entry)
+	}
+
+	// Whoever registers the machine again is not told that it is clean, and its agent does not offer it.
+	again, _ := Enroll("node-1", "10.0.0.1", tomb, Trigger{Time: noon})
+	for _, m := range []Node{n, again} {
+		if !m.Uncleaned || !slices.Equal(m.Residue, tomb.Residue) {
+			t.Errorf("%s has forgotten what the host may carry: %+v", m.Status, m)
+		}
+	}
+
+	if m, _, _ := again.Observe(observation("gossip", true), noon); m.Status != Manageable {
+		t.Errorf("its agent makes it %s", m.Status)
 	}
 
 	n.HostKeys[0] = "changed"
@@ -475,7 +488,7 @@ func TestDiscoveredStatus(t *testing.T) {
 			t.Errorf("a forgotten node is %s", n.Status)
 		}
 
-		registered, _ := Enroll("r1", "10.0.0.1", Trigger{Time: noon})
+		registered, _ := Enroll("r1", "10.0.0.1", nil, Trigger{Time: noon})
 		if m, entry, _ := registered.Observe(o, noon); m.Status != want || entry.To != want || m.Label == "" {
 			t.Errorf("a registered machine is %+v with the entry %+v, want %s", m, entry, want)
 		}

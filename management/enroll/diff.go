@@ -111,6 +111,11 @@ func (c current) merged(r Registration) state.Machine {
 		// Another BMC has other users.
 		if was := out.BMC; was != nil && was.Driver == b.Driver && was.Address == b.Address {
 			b.User, b.System = cmp.Or(b.User, was.User), cmp.Or(b.System, was.System)
+
+			// The list is older than the login that has replaced its password, which belongs to a user.
+			if r.password != "" && c.machine.Replaced(r.password) {
+				b.User = was.User
+			}
 		}
 
 		out.BMC = &b
@@ -237,9 +242,14 @@ func (c current) changes(after outcome) []api.ImportChange {
 	return changes
 }
 
-// unproven reports whether the registration changes how the node or its BMC is reached, so that what was checked before
-// says nothing.
-func (c current) unproven(after outcome) bool {
+// unproven reports whether the registration changes how a Manageable node or its BMC is reached, so that what was
+// checked before says nothing. A node whose agent has spoken stays as it is: the agent of an Enrolled one would offer
+// it for use.
+func (c current) unproven(r Registration, after outcome) bool {
+	if r.Configures || c.node.Status != inventory.Manageable || c.node.Label != "" {
+		return false
+	}
+
 	was, _ := c.machine.Password()
 	is, err := after.machine.Password()
 
@@ -532,7 +542,7 @@ func plan(v *state.View, entries []listing.Entry, prune bool) (planned, []listin
 			switch {
 			case m.Action == api.ImportSame:
 				p.reached = append(p.reached, r.Node)
-			case !r.Configures && c.unproven(after):
+			case c.unproven(r, after):
 				m.Checks = checks(&after.machine.Machine, after.addr)
 			}
 		}

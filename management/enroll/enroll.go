@@ -615,11 +615,11 @@ func register(tx *record.Tx, r Registration, i Import, agents index) string {
 
 	if c.node == nil {
 		trigger.Reason = "imported"
-		n, entry = inventory.Enroll(r.Node, after.addr, trigger)
+		n, entry = inventory.Enroll(r.Node, after.addr, record.Get(tx, &state.Tombstones, r.Node), trigger)
 	} else {
 		trigger.Reason = cmp.Or(inWords(changes), "registered")
 		before := *c.node
-		if before.Status == inventory.Manageable && !r.Configures && c.unproven(after) {
+		if c.unproven(r, after) {
 			n, entry = before.Unproven(trigger)
 		} else {
 			n, entry = before.Note(inventory.VerbRegister, trigger)

@@ -15,7 +15,9 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/job"
@@ -499,5 +501,34 @@ func TestExport(t *testing.T) {
 	all, _ := Export(w.View())["nodes"].([]map[string]any)
 	if len(all) != 1 || all[0]["name"] != "r1" {
 		t.Errorf("got %v", all)
+	}
+}
+
+// TestReplacedLogin: a list that is older than the login of a BMC brings back neither the password nor its user.
+func TestReplacedLogin(t *testing.T) {
+	t.Parallel()
+
+	c := current{machine: state.Machine{
+		Machine: machine.Machine{
+			Node: "r1",
+			BMC:  &machine.BMC{Driver: machine.IPMI, Address: "127.0.0.1", User: "ops"},
+		},
+		Secrets: configuration.Vars{
+			state.SecretBMC: configuration.NewSecret("new"), state.SecretBMCFormer: configuration.NewSecret("listed"),
+		},
+	}}
+
+	for password, want := range map[string]string{"listed": "ops new", "third": "root third", "": "root new"} {
+		m := c.merged(Registration{
+			Machine: machine.Machine{
+				Node: "r1", BMC: &machine.BMC{Driver: machine.IPMI, Address: "127.0.0.1", User: "root"},
+			},
+			password: password,
+		})
+
+		is, err := m.Password()
+		if got := m.BMC.User + " " + is; err != nil || got != want {
+			t.Errorf("a list with the password %q: %s, %v; want %s", password, got, err, want)
+		}
 	}
 }

@@ -263,7 +263,8 @@ func split(tx *record.Tx, c access.Caller, r api.Split) error {
 	tx.Attach(state.NodeWrite{Node: left, Entries: []inventory.HistoryEntry{entry}})
 
 	trigger.Reason = because("split from "+n.Name, r.Reason)
-	enrolled, entry := inventory.Enroll(r.As, "", trigger)
+	enrolled, entry := inventory.Enroll(r.As, "", nil, trigger)
+	enrolled.Uncleaned = n.Uncleaned // it may have been either of them
 	tx.Attach(state.NodeWrite{Node: enrolled, Entries: []inventory.HistoryEntry{entry}})
 
 	own := *registered

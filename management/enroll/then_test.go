@@ -259,13 +259,14 @@ func TestThenJoins(t *testing.T) {
 	t.Parallel()
 
 	const list = `[{"name":"fresh","addr":"10.0.0.1"},{"name":"left","addr":"10.0.0.2"},
-{"name":"moved","addr":"10.0.0.3","mac":"52:54:00:00:00:03"},{"name":"ready","addr":"10.0.0.4"}]`
+{"name":"moved","addr":"10.0.0.3","mac":"52:54:00:00:00:03"},{"name":"ready","addr":"10.0.0.4"},
+{"name":"spoke","addr":"10.0.0.5","mac":"52:54:00:00:00:05"}]`
 
 	all := []inventory.Verb{inventory.VerbManage, inventory.VerbInspect, inventory.VerbProvide}
 
 	w := newWorld(t)
 	s := w.run()
-	w.expect(s, api.Import{File: list}, "fresh created\nleft created\nmoved created\nready created")
+	w.expect(s, api.Import{File: list}, "fresh created\nleft created\nmoved created\nready created\nspoke created")
 
 	set := func(status inventory.Status, names ...string) {
 		w.mu.Lock()
@@ -277,15 +278,20 @@ func TestThenJoins(t *testing.T) {
 			w.nodes[name] = n
 		}
 	}
-	set(inventory.Manageable, "left", "moved")
+	set(inventory.Manageable, "left", "moved", "spoke")
 	set(inventory.Unallocated, "ready")
+	w.mu.Lock()
+	spoke := w.nodes["spoke"]
+	spoke.Label = "spoke"
+	w.nodes["spoke"] = spoke
+	w.mu.Unlock()
 
 	begin := func(want string) {
 		t.Helper()
 		w.settle(want, func() bool { return w.jobs.did() == want })
 	}
 
-	changed := strings.Replace(list, "10.0.0.3", "10.0.0.33", 1)
+	changed := strings.NewReplacer("10.0.0.3", "10.0.0.33", "10.0.0.5", "10.0.0.55").Replace(list)
 	if done, err := w.request(s, api.Import{File: changed, Then: all}); err != nil || len(done.Jobs) != 1 {
 		t.Fatal(done, err)
 	}
@@ -296,14 +302,19 @@ func TestThenJoins(t *testing.T) {
 		t.Errorf("with another address, it is %s before the check", n.Status)
 	}
 
+	// The agent of an Enrolled node would offer it for use.
+	if n, _ := w.View().Lookup("spoke"); n.Status != inventory.Manageable {
+		t.Errorf("a node whose agent has spoken is %s", n.Status)
+	}
+
 	w.jobs.end(t, "moved")
 	set(inventory.Manageable, "fresh")
-	begin("manage fresh,moved by anna; inspect fresh,left by anna")
+	begin("manage fresh,moved by anna; inspect fresh,left,spoke by anna")
 	w.jobs.end(t, "left")
 
-	begin("manage fresh,moved by anna; inspect fresh,left by anna; provide fresh by anna")
+	begin("manage fresh,moved by anna; inspect fresh,left,spoke by anna; provide fresh,spoke by anna")
 	w.jobs.end(t)
-	set(inventory.Unallocated, "fresh")
+	set(inventory.Unallocated, "fresh", "spoke")
 
 	run := Runs(w.View())[0]
 	run, _ = Run(w.View(), run.ID)
@@ -313,7 +324,8 @@ func TestThenJoins(t *testing.T) {
 		got = append(got, fmt.Sprint(n.Node, " ", n.Step, " ", n.Error != ""))
 	}
 
-	if text := strings.Join(got, ", "); !run.Done || text != "fresh  false, left inspect true, moved manage true" {
+	want := "fresh  false, left inspect true, moved manage true, spoke  false"
+	if text := strings.Join(got, ", "); !run.Done || text != want {
 		t.Errorf("done %t: %s", run.Done, text)
 	}
 
@@ -326,10 +338,13 @@ func TestThenJoins(t *testing.T) {
 		t.Fatal(done, err, did)
 	}
 
-	// Nothing but a check is asked for: whoever is checked stays as it is.
+	before := w.jobs.did() + "; provide left,moved by anna"
+
+	w.jobs.end(t)
+	begin(before)
 	w.jobs.end(t)
 
-	before := w.jobs.did()
+	// Nothing but a check is asked for: whoever is checked stays as it is.
 	if done, err := w.request(s, api.Import{File: changed, Then: manage}); err != nil || w.jobs.did() != before {
 		t.Error(done, err, w.jobs.did())
 	}

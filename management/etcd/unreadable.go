@@ -258,7 +258,7 @@ func (s *Store) unknownTombstone(ctx context.Context, name string) (clientv3.Op,
 	}
 
 	t := inventory.Tombstone{
-		Name: name, Time: time.Now(), Actor: remover, Reason: "unreadable record removed",
+		Name: name, Time: time.Now(), Actor: remover, Reason: "unreadable record removed", Uncleaned: true,
 	}
 
 	for _, kv := range resp.Kvs {
@@ -295,7 +295,7 @@ func (s *Store) removeJob(ctx context.Context, id string) ([]etcd.Ops, error) {
 		residue := slices.DeleteFunc(n.Unreserved().Carries(), func(group string) bool { return group == n.Group })
 		m, e := n.Release(inventory.Outcome{
 			Status: inventory.Quarantined, Group: n.Group, Playbooks: n.Playbooks, Residue: residue,
-			Error: reason, Reason: reason,
+			Error: reason, Reason: reason, Uncleaned: n.Status == inventory.Cleaning,
 		}, trigger)
 
 		ops, err := s.putNodeOps(m, []inventory.HistoryEntry{e})

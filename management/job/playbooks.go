@@ -89,7 +89,13 @@ func (j Job) Own() (targets map[string][]string, others bool) {
 	v := j.verb()
 	targets = map[string][]string{}
 	uses := v.Cleans || v.Row.Verifies
-	others = !uses || v.Cleans && len(v.Playbooks)+len(v.Optional) > 1
+	names := len(v.Playbooks)
+
+	if !v.OnlyUncleaned || slices.ContainsFunc(j.Targets, func(t Target) bool { return t.Uncleaned }) {
+		names += len(v.Optional)
+	}
+
+	others = !uses || v.Cleans && names > 1
 
 	for _, t := range j.Targets {
 		groups := carried(t)

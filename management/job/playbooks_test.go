@@ -226,6 +226,16 @@ func TestOwnPlaybooksOfAJob(t *testing.T) {
 		}
 	}
 
+	// Only a failed cleaning needs clean.yml of the folder of today.
+	for _, uncleaned := range []bool{false, true} {
+		j := configuredBy(inventory.VerbClear, "", "a Quarantined service-worker v1", "b Quarantined service-worker v1")
+		j.Targets[1].Uncleaned = uncleaned
+
+		if _, others := j.Own(); others != uncleaned {
+			t.Errorf("clear, with a failed cleaning %t: others %v", uncleaned, others)
+		}
+	}
+
 	if own, others := configuredBy(inventory.VerbUpdate, "", "a Allocated service-worker v1").Own(); !others ||
 		!reflect.DeepEqual(own, map[string][]string{"v1": {"a"}}) {
 		t.Errorf("update: own %v, others %v", own, others)

@@ -42,6 +42,8 @@ type Verb struct {
 	Playbooks []string
 	// Optional are further files. Those that a folder has must parse.
 	Optional []string
+	// OnlyUncleaned: Optional are for targets that are Uncleaned, and matter only if there are any.
+	OnlyUncleaned bool
 
 	// Joins: the targets enter a group, so the group's needs must be met.
 	Joins bool

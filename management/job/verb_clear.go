@@ -19,6 +19,8 @@ func init() {
 		Helps:     true,
 		Cleans:    true,
 		Plan:      (*Planner).clear,
+		// A broken folder keeps no node from a cleanup that does not need it.
+		OnlyUncleaned: true,
 	})
 }
 

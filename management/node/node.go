@@ -268,6 +268,7 @@ func Tombstone(n inventory.Node, actor, reason string, at time.Time) state.NodeW
 		HostKeys:  n.HostKeys,
 		Residue:   n.Carries(),
 		Playbooks: n.Playbooks,
+		Uncleaned: n.Uncleaned,
 		Time:      at,
 		Actor:     actor,
 		Reason:    reason,
