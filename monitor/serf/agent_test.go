@@ -131,10 +131,19 @@ func options(t *testing.T, n int) Options {
 	}
 }
 
+// start starts an agent. A child process that another test forks at this moment
+// shares the port and the lock of the agent that had them, until it executes its
+// program.
 func start(t *testing.T, o Options) *Agent {
 	t.Helper()
 
-	a, err := Start(t.Context(), o)
+	var a *Agent
+	var err error
+	eventually(t, "no child process holds the port", func() bool {
+		a, err = Start(t.Context(), o)
+		return err == nil || !strings.Contains(err.Error(), "in use")
+	})
+
 	errtest.None(t, err)
 
 	t.Cleanup(func() {
@@ -568,8 +577,7 @@ func TestStartRefuses(t *testing.T) {
 		})
 	}
 
-	// A failed start releases the directory, as soon as no child process that another
-	// test forks at this moment shares the lock.
+	// A failed start releases the directory.
 	dir := t.TempDir()
 	o := options(t, 102)
 
@@ -579,18 +587,7 @@ func TestStartRefuses(t *testing.T) {
 	}
 
 	o.Bind = at(102) + ":0"
-	var again *Agent
-	var err error
-	eventually(t, "the directory is free", func() bool {
-		again, err = Start(t.Context(), o)
-		return err == nil || !strings.Contains(err.Error(), "in use")
-	})
-
-	errtest.None(t, err)
-
-	if err := again.Close(); err != nil {
-		t.Error(err)
-	}
+	start(t, o)
 }
 
 // TestFirstNode runs the agent of the daemon's host: it reports its own node, at
