@@ -1822,3 +1822,28 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("the store has the identities %q", ids)
 	}
 }
+
+// TestEpochOfFormerIdentity: a store in the place of a lost one begins a life, a new manager does not; and neither
+// does a later call.
+func TestEpochOfFormerIdentity(t *testing.T) {
+	t.Parallel()
+
+	fresh := store(t)
+	if _, err := fresh.Identity(within(t, patience), ""); err != nil || state.EpochOf(fresh.View()) != 0 {
+		t.Errorf("epoch %d, %v", state.EpochOf(fresh.View()), err)
+	}
+
+	s, began := store(t), time.Now().Unix()
+
+	for range 2 {
+		id, err := s.Identity(within(t, patience), "00112233445566ff")
+		if err != nil || id != "00112233445566ff" {
+			t.Fatalf("%q, %v", id, err)
+		}
+	}
+
+	epoch := state.EpochOf(s.View())
+	if epoch < began || epoch > time.Now().Unix() {
+		t.Errorf("the epoch is %d, want the time, %d", epoch, began)
+	}
+}

@@ -128,6 +128,7 @@ var Kinds = []record.Any{
 	&job.Newest,
 	&Instances,
 	&Lead,
+	&Epochs,
 	&Observers,
 	&InstancePlaybooks,
 	&Owners,

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"slices"
+	"time"
+
+	"github.com/contiv/cluster/management/record"
+)
+
+// Epoch is the number of the present life of the store. A restored store begins a new life, and so does an empty one
+// that takes the place of a lost one: the revisions in etcd may begin anew then. The pair of epoch and revision only
+// ever grows, so it is what orders fencing tokens.
+type Epoch struct {
+	Number int64 `json:"number"` // 0: the first life
+	// Restored is the restore that began this life; nil: none did.
+	Restored *Restored `json:"restored,omitempty"`
+}
+
+// Restored says from which backup a store was restored.
+type Restored struct {
+	At       time.Time `json:"at"`
+	Backup   time.Time `json:"backup"`   // when the backup was made
+	Revision int64     `json:"revision"` // of the store that was backed up
+}
+
+// Epochs has the epoch of the store.
+var Epochs = record.Kind[Epoch]{Name: "epoch", Single: true}
+
+// EpochOf returns the number of the epoch, 0 in the first life of a store.
+func EpochOf(r record.Reader) int64 { return record.One(r, &Epochs).Number }
+
+// NextEpoch returns the number of a life that begins now, after those with the former numbers. It is the time in
+// seconds since 1970, so that it grows even if the same backup is restored twice, and the numbers of the life in
+// between are lost with its store; by a clock that went back, it is one more than the highest former one.
+func NextEpoch(now time.Time, former ...int64) int64 {
+	return max(now.Unix(), slices.Max(append(former, 0))+1)
+}
