@@ -73,19 +73,19 @@ func (c *Client) Audit(ctx context.Context, f AuditFilter, tail int) (api.AuditL
 // ExportAudit writes the selected entries of the audit trail to w, one line of JSON
 // each, as they are stored. An export is complete if there is no error.
 func (c *Client) ExportAudit(ctx context.Context, f AuditFilter, w io.Writer) error {
-	res, err := c.open(ctx, call{method: http.MethodGet, path: api.PathAuditLines, query: f.query()})
+	res, e, err := c.open(ctx, call{method: http.MethodGet, path: api.PathAuditLines, query: f.query()})
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
 
 	if !isType(res, api.TypeLines) {
-		return c.notStream(res)
+		return e.notStream(res)
 	}
 
 	to := &written{to: w}
 	if _, err = io.Copy(to, res.Body); err != nil && to.err == nil {
-		return c.explain(ctx, err)
+		return e.explain(ctx, err)
 	}
 
 	return err

@@ -12,6 +12,11 @@
 // types) and inventory (statuses, verbs, error kinds). The examples run against a
 // real manager. The reference at /v1/docs describes each call.
 //
+// Options.URL may list the instances of a manager. A request goes to the one that
+// answered last. If that one is unavailable, it goes to the next at once, unless it may
+// have been carried out and a repetition could do harm: then its error says so. Streams
+// continue where they were, and a read shows what any instance has shown before.
+//
 // Errors have the kinds of package inventory: inventory.KindOf distinguishes a
 // refusal from an invalid request and from an unreachable daemon
 // (KindUnavailable, with a remedy). A cancelled context returns its own error.
@@ -45,8 +50,11 @@ import (
 // daemon on this host.
 type Options struct {
 	// URL is https://HOST:PORT, http://HOST:PORT, HOST:PORT (http) or unix:///PATH.
+	// It may list the URLs of several instances of one manager, separated by commas:
+	// see the package comment.
 	URL string
-	// Trust has the CA of the manager and the client certificate, for https.
+	// Trust has the CA of the manager and the client certificate, for https. It is that
+	// of every URL.
 	Trust Trust
 	// Token is a bearer token. It is sent over https, to a socket, and to a loopback
 	// address only, and never to the target of a redirect.
@@ -77,6 +85,7 @@ type Options struct {
 type Exchange struct {
 	Method string
 	URI    string // path and query
+	Where  string // the URL of the instance, or the socket
 	Status int    // 0 without an answer
 	Took   time.Duration
 	// RequestID is the id of the request: that of the answer, or else the sent one.
@@ -84,12 +93,9 @@ type Exchange struct {
 	Err       error // nil with an answer
 }
 
-// Client calls the API of one daemon. It is safe for concurrent use.
+// Client calls the API of one manager. It is safe for concurrent use.
 type Client struct {
-	http     *http.Client
-	base     string // without a trailing slash
-	socket   string // empty: TCP
-	where    string // the URL or socket, for messages
+	route    *route
 	opt      Options
 	revision int64  // minimum revision of reads; 0: none
 	newest   bool   // reads are linearizable
@@ -99,7 +105,7 @@ type Client struct {
 
 // New returns a client without connecting. It fails only for invalid options.
 func New(o Options) (*Client, error) {
-	c := &Client{opt: o, http: o.HTTPClient}
+	c := &Client{opt: o}
 	if c.opt.Timeout == 0 {
 		c.opt.Timeout = 30 * time.Second
 	}
@@ -113,68 +119,10 @@ func New(o Options) (*Client, error) {
 			Do("set one of them")
 	}
 
-	socket, base, err := parse(o.URL)
-	if err != nil {
-		return nil, err
-	}
+	var err error
+	c.route, err = newRoute(o)
 
-	if o.URL == "" {
-		if socket = o.Socket; socket == "" {
-			socket = api.DefaultSocket
-		}
-	}
-
-	if err := checkToken(o.Token, base); err != nil {
-		return nil, err
-	}
-
-	if o.HTTPClient != nil && socket != "" && o.URL != "" {
-		return nil, inventory.Errorf(inventory.KindInvalid, "an HTTPClient cannot open the socket %s", o.URL).
-			Do("set an http:// URL")
-	}
-
-	c.base, c.where = base, base
-	if socket != "" {
-		// HTTP requires a host name; the socket ignores it.
-		c.base, c.where, c.socket = "http://clusterm", socket, socket
-	}
-
-	if c.http == nil {
-		t := transport(socket)
-		if strings.HasPrefix(c.base, "https://") {
-			if t.TLSClientConfig, err = o.Trust.config(c.base); err != nil {
-				return nil, err
-			}
-		}
-
-		c.http = &http.Client{Transport: t}
-	}
-
-	// A redirect would send the request, and its token, to another program.
-	own := *c.http
-	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	c.http = &own
-
-	return c, nil
-}
-
-// transport connects to the socket, or to the host of the URL if socket is
-// empty. It never uses a proxy, which could read requests and answers.
-func transport(socket string) *http.Transport {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
-
-	// The daemon closes an idle connection later, so no request meets that.
-	t := &http.Transport{
-		DialContext: dialer.DialContext, MaxIdleConnsPerHost: 4, IdleConnTimeout: 30 * time.Second,
-		TLSHandshakeTimeout: 10 * time.Second, DisableCompression: true,
-	}
-	if socket != "" {
-		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", socket)
-		}
-	}
-
-	return t
+	return c, err
 }
 
 // parse accepts a URL, HOST:PORT or the path of a socket.
@@ -257,8 +205,15 @@ func (c *Client) IdempotencyKey(key string) *Client {
 // Tag returns the tag of a record with the revision, e.g. of api.Node.Revision.
 func Tag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
 
-// Where returns the URL or the path of the socket, for messages.
-func (c *Client) Where() string { return c.where }
+// Where returns the URLs, separated by commas, or the path of the socket, for messages.
+func (c *Client) Where() string {
+	all := make([]string, len(c.route.endpoints))
+	for i, e := range c.route.endpoints {
+		all[i] = e.where
+	}
+
+	return strings.Join(all, ",")
+}
 
 // call is one request.
 type call struct {
@@ -338,24 +293,31 @@ func (c *Client) do(ctx context.Context, k call, out any) error {
 	}
 }
 
-// try sends the call once and decodes the answer into out.
+// try sends the call and decodes the answer into out. It does not retry, but it may try several instances.
 func (c *Client) try(ctx context.Context, k call, out any) error {
 	bounded, cancel := context.WithTimeout(ctx, c.opt.Timeout+k.extra)
 	defer cancel()
 
-	res, err := c.send(bounded, k)
-	if err != nil {
-		return c.explain(ctx, err)
-	}
-	defer drain(res.Body)
+	return c.failover(bounded, k, func(ctx context.Context, e *endpoint) error {
+		res, err := c.send(ctx, e, k)
+		if err != nil {
+			return err
+		}
+		defer drain(res.Body)
 
+		return read(ctx, e, res, k, out)
+	})
+}
+
+// read decodes the answer of an instance into out.
+func read(ctx context.Context, e *endpoint, res *http.Response, k call, out any) error {
 	var read bytes.Buffer
 	if n := res.ContentLength; n > 0 && n <= maxPreallocated {
 		read.Grow(int(n) + bytes.MinRead)
 	}
 
 	if _, err := read.ReadFrom(res.Body); err != nil {
-		return c.explain(ctx, err)
+		return e.explain(ctx, err)
 	}
 
 	if k.tag != nil {
@@ -368,8 +330,12 @@ func (c *Client) try(ctx context.Context, k call, out any) error {
 		return nil
 	}
 
+	var err error
+
 	// Lists of nodes are the only answers large enough to decode in parallel.
 	switch list := out.(type) {
+	case *string:
+		*list = string(body)
 	case *api.List[api.Node]:
 		err = decodeList(body, list)
 	case *api.List[api.InventoryHost]:
@@ -379,14 +345,14 @@ func (c *Client) try(ctx context.Context, k call, out any) error {
 	}
 
 	if err != nil {
-		return c.foreign(res, body)
+		return e.foreign(res, body)
 	}
 
 	return nil
 }
 
-// send sends the call. It returns a failure of the daemon as its error.
-func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
+// request returns the request of a call to an instance.
+func (c *Client) request(ctx context.Context, e *endpoint, k call) (*http.Request, error) {
 	path, err := api.Path(k.path, k.params...)
 	if err != nil {
 		return nil, err
@@ -398,8 +364,8 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	// These three answer without the view.
 	if k.method == http.MethodGet && k.path != api.PathHealth && k.path != api.PathVersion &&
 		k.path != api.PathMetrics {
-		if c.revision > 0 {
-			query.Set("min_revision", strconv.FormatInt(c.revision, 10))
+		if revision := max(c.revision, c.route.elsewhere(e)); revision > 0 {
+			query.Set("min_revision", strconv.FormatInt(revision, 10))
 		}
 
 		if c.newest {
@@ -407,7 +373,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 		}
 	}
 
-	target := c.base + path
+	target := e.base + path
 	// A parameter without a value has no text.
 	if text := query.Encode(); text != "" {
 		target += "?" + text
@@ -452,12 +418,25 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 		req.Header.Set("If-Match", c.match)
 	}
 
-	c.guardIdle(req, k)
+	c.guardIdle(e, req, k)
 
-	res, err := c.exchange(req)
+	return req, nil
+}
+
+// send sends the call to an instance. It returns a failure of the daemon as its error, and one of the connection
+// with a remedy.
+func (c *Client) send(ctx context.Context, e *endpoint, k call) (*http.Response, error) {
+	req, err := c.request(ctx, e, k)
 	if err != nil {
 		return nil, err
 	}
+
+	res, err := c.exchange(e, req)
+	if err != nil {
+		return nil, e.explain(ctx, err)
+	}
+
+	c.route.show(e, res)
 
 	if res.StatusCode >= 200 && res.StatusCode < 300 ||
 		k.also != 0 && res.StatusCode == k.also && isType(res, api.TypeJSON) {
@@ -469,7 +448,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	// From here on the answer is a failure.
 	text, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
 	if err != nil {
-		return nil, err
+		return nil, e.explain(ctx, err)
 	}
 
 	if isType(res, api.TypeProblem) {
@@ -495,28 +474,34 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 		return nil, problem.Restore()
 	}
 
-	return nil, c.foreign(res, text)
+	return nil, e.foreign(res, text)
 }
 
 // guardIdle prevents that a request meets the end of an idle connection: the daemon may
 // end one at any moment, and then it is unknown whether the request arrived.
-func (c *Client) guardIdle(req *http.Request, k call) {
+func (c *Client) guardIdle(e *endpoint, req *http.Request, k call) {
 	switch {
 	case k.method == http.MethodGet || k.key != "":
 		// net/http repeats it over a new connection.
-	case k.repeatable() && c.match == "":
+	case c.mayRepeat(k):
 		// So it does with this key, which is not sent.
 		req.Header["X-Idempotency-Key"] = nil
 	default:
-		c.http.CloseIdleConnections()
+		e.http.CloseIdleConnections()
 	}
+}
+
+// mayRepeat reports whether the call may be sent again while it is unknown whether it was carried out.
+func (c *Client) mayRepeat(k call) bool {
+	return k.method == http.MethodGet || k.key != "" || k.repeatable() && c.match == ""
 }
 
 // repeatable reports whether the call has the same effect if it arrives twice: it says
 // how something is, or is to be.
 func (k call) repeatable() bool {
 	switch k.path {
-	case api.PathObservations, api.LegacyMonitorEvent, api.PathPing, api.PathFleetDiff:
+	case api.PathObservations, api.LegacyMonitorEvent, api.PathPing, api.PathFleetDiff, api.PathScanHostKeys,
+		api.PathTestPolicy, api.PathPreviewRollout, api.PathSyncRepository:
 		return true
 	}
 
@@ -524,25 +509,25 @@ func (k call) repeatable() bool {
 }
 
 // exchange sends the request, and reports it to the observer.
-func (c *Client) exchange(req *http.Request) (*http.Response, error) {
+func (c *Client) exchange(e *endpoint, req *http.Request) (*http.Response, error) {
 	began := time.Now()
-	res, err := c.http.Do(req)
+	res, err := e.http.Do(req)
 
 	if c.opt.Observe != nil {
-		e := Exchange{
-			Method: req.Method, URI: req.URL.RequestURI(), Took: time.Since(began),
+		x := Exchange{
+			Method: req.Method, URI: req.URL.RequestURI(), Where: e.where, Took: time.Since(began),
 			RequestID: req.Header.Get(api.HeaderRequestID), Err: err,
 		}
 		if res != nil {
-			e.Status = res.StatusCode
+			x.Status = res.StatusCode
 		}
 
 		// The other end may be any program, and the id reaches a terminal.
 		if res != nil && api.IsRequestID(res.Header.Get(api.HeaderRequestID)) {
-			e.RequestID = res.Header.Get(api.HeaderRequestID)
+			x.RequestID = res.Header.Get(api.HeaderRequestID)
 		}
 
-		c.opt.Observe(e)
+		c.opt.Observe(x)
 	}
 
 	return res, err
@@ -560,10 +545,10 @@ func drain(body io.ReadCloser) {
 }
 
 // foreign returns the error for an answer of something other than clusterm.
-func (c *Client) foreign(res *http.Response, body []byte) error {
+func (e *endpoint) foreign(res *http.Response, body []byte) error {
 	text := strings.TrimSpace(string(body))
 	if text == "Client sent an HTTP request to an HTTPS server." {
-		return inventory.Errorf(inventory.KindUnavailable, "%s speaks TLS, and the URL is of plain HTTP", c.where).
+		return inventory.Errorf(inventory.KindUnavailable, "%s speaks TLS, and the URL is of plain HTTP", e.where).
 			Do("write https:// in front of the address")
 	}
 
@@ -572,7 +557,7 @@ func (c *Client) foreign(res *http.Response, body []byte) error {
 	}
 
 	return inventory.
-		Errorf(inventory.KindUnavailable, "%s is not clusterm: it answered %s %q", c.where, res.Status, text).
+		Errorf(inventory.KindUnavailable, "%s is not clusterm: it answered %s %q", e.where, res.Status, text).
 		Do("check the address, and that clusterm and clusterctl have the same version")
 }
 
@@ -580,13 +565,17 @@ func (c *Client) foreign(res *http.Response, body []byte) error {
 var errBroke = errors.New("the connection broke")
 
 // explain adds a remedy to an error of the connection. ctx is the caller's own.
-func (c *Client) explain(ctx context.Context, err error) error {
+func (e *endpoint) explain(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*inventory.Error](err); ok {
 		return err
 	}
 
-	if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
-		return ctx.Err()
+	// open ends a request that takes too long by cancelling it.
+	if errors.Is(ctx.Err(), context.Canceled) {
+		if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			return ctx.Err()
+		}
+		err = context.DeadlineExceeded
 	}
 
 	cause := err
@@ -595,39 +584,39 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	}
 
 	fail := func(format string, args ...any) *inventory.Error {
-		e := inventory.Errorf(inventory.KindUnavailable, format, args...)
-		e.Err = err
-		return e
+		out := inventory.Errorf(inventory.KindUnavailable, format, args...)
+		out.Err = err
+		return out
 	}
 	const running = "is clusterm running? systemctl status clusterm"
 
-	if e := c.tlsError(err); e != nil {
-		return e
+	if alert := e.tlsError(err); alert != nil {
+		return alert
 	}
 
 	// Each case matches one mistake with its own remedy.
 	timeout, isNet := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fail("cannot open %s: permission denied", c.where).Do("only root can open it: use sudo")
-	case errors.Is(err, fs.ErrNotExist), c.socket != "" && errors.Is(err, syscall.ECONNREFUSED):
-		return c.notRunning(err)
+		return fail("cannot open %s: permission denied", e.where).Do("only root can open it: use sudo")
+	case errors.Is(err, fs.ErrNotExist), e.socket != "" && errors.Is(err, syscall.ECONNREFUSED):
+		return e.notRunning(err)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fail("%s refused the connection", c.where).Do(running)
+		return fail("%s refused the connection", e.where).Do(running)
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return fail("there is no route to %s", c.where).Do("check the address, and the network of this host")
+		return fail("there is no route to %s", e.where).Do("check the address, and the network of this host")
 	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOTSOCK), errors.Is(err, syscall.EPROTOTYPE):
-		return fail("%s is no socket of clusterm", c.where).Do("check the path")
+		return fail("%s is no socket of clusterm", e.where).Do("check the path")
 	case errors.Is(err, context.DeadlineExceeded), isNet && timeout.Timeout():
-		return fail("%s did not answer in time", c.where).Do(running)
+		return fail("%s did not answer in time", e.where).Do(running)
 	case errors.Is(err, io.EOF),
 		errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, syscall.ECONNRESET),
 		errors.Is(err, syscall.EPIPE):
-		e := fail("%s closed the connection before it answered", c.where).
+		broke := fail("%s closed the connection before it answered", e.where).
 			Do("repeat the command; if it fails again: %s", running)
-		e.Err = errors.Join(errBroke, err)
-		return e
+		broke.Err = errors.Join(errBroke, err)
+		return broke
 	}
 
 	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
@@ -639,19 +628,19 @@ func (c *Client) explain(ctx context.Context, err error) error {
 		cause = op.Err
 	}
 
-	return fail("cannot reach %s: %v", c.where, cause).Do(running)
+	return fail("cannot reach %s: %v", e.where, cause).Do(running)
 }
 
 // notRunning returns the error for a socket that no daemon serves. It has the
 // reason of the daemon's last failure if there was one.
-func (c *Client) notRunning(err error) error {
-	last, unread := api.ReadFailure(c.socket)
+func (e *endpoint) notRunning(err error) error {
+	last, unread := api.ReadFailure(e.socket)
 	if unread != nil {
 		state := "does not exist"
 		if !errors.Is(err, fs.ErrNotExist) {
 			state = "refused the connection"
 		}
-		out := inventory.Errorf(inventory.KindUnavailable, "clusterm is not running: its socket %s %s", c.where, state).
+		out := inventory.Errorf(inventory.KindUnavailable, "clusterm is not running: its socket %s %s", e.where, state).
 			Do("systemctl status clusterm shows the service; to start it: systemctl start clusterm")
 		out.Err = err
 

@@ -212,7 +212,7 @@ func TestUnreachable(t *testing.T) {
 func TestPermission(t *testing.T) {
 	c, _ := New(Options{Socket: "/run/x.sock"})
 
-	err := c.explain(
+	err := c.route.endpoints[0].explain(
 		context.Background(),
 		&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", os.ErrPermission)},
 	)

@@ -53,12 +53,12 @@ func (c *Client) reconnect(ctx context.Context, p *patience, lost func(error), c
 func (c *Client) readEvents(
 	ctx context.Context, path string, query url.Values, found func(), take func(data []byte, id int64) error,
 ) error {
-	res, err := c.open(ctx, call{method: http.MethodGet, path: path, query: query})
+	res, e, err := c.open(ctx, call{method: http.MethodGet, path: path, query: query})
 	if err != nil {
 		return err
 	}
 	if !isType(res, api.TypeEventStream) {
-		return c.notStream(res)
+		return e.notStream(res)
 	}
 
 	if found != nil {
@@ -84,7 +84,8 @@ func (c *Client) readEvents(
 		}
 
 		if err != nil {
-			return c.explain(ctx, err)
+			c.route.avoid(e)
+			return e.explain(ctx, err)
 		}
 
 		if err := take(data, id); err != nil {
@@ -96,7 +97,7 @@ func (c *Client) readEvents(
 // decodeEvent decodes the data of an event.
 func decodeEvent[T any](c *Client, data []byte) (event T, err error) {
 	if err := json.Unmarshal(data, &event); err != nil {
-		return event, inventory.Errorf(inventory.KindUnavailable, "%s sent a malformed event: %w", c.where, err).
+		return event, inventory.Errorf(inventory.KindUnavailable, "%s sent a malformed event: %w", c.Where(), err).
 			Do("use the same version of clusterm and its client")
 	}
 

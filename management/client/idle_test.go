@@ -69,7 +69,7 @@ func TestClosedIdleConnection(t *testing.T) {
 	}
 
 	// Our client lets go of a connection before a daemon does.
-	if idle := transport("").IdleConnTimeout; idle <= 0 || idle >= 45*time.Second {
+	if idle := transport("", nil, false).IdleConnTimeout; idle <= 0 || idle >= 45*time.Second {
 		t.Errorf("an idle connection is kept for %s", idle)
 	}
 }

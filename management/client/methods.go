@@ -5,7 +5,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"iter"
 	"net/http"
 	"net/url"
@@ -712,20 +711,7 @@ func (c *Client) Health(ctx context.Context) (api.Health, error) {
 
 // Metrics returns the daemon's metrics, in Prometheus' text format.
 func (c *Client) Metrics(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
-	defer cancel()
-
-	res, err := c.send(ctx, call{method: http.MethodGet, path: api.PathMetrics})
-	if err != nil {
-		return "", c.explain(ctx, err)
-	}
-	defer drain(res.Body)
-
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		return "", c.explain(ctx, err)
-	}
-	return string(text), nil
+	return get[string](ctx, c, api.PathMetrics)
 }
 
 // Version returns the versions of the daemon and its dependencies.

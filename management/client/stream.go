@@ -32,6 +32,7 @@ type Stream struct {
 	offset   int64
 	follow   bool
 	body     io.ReadCloser // nil while disconnected
+	from     *endpoint     // of body
 	patience *patience
 	err      error // the final result of Read
 }
@@ -75,53 +76,59 @@ func (s *Stream) connect() error {
 	if s.follow {
 		q.Set("follow", "true")
 	}
-	res, err := s.c.open(s.ctx, call{method: http.MethodGet, path: s.path, params: []string{s.id}, query: q})
+	res, e, err := s.c.open(s.ctx, call{method: http.MethodGet, path: s.path, params: []string{s.id}, query: q})
 	if err != nil {
 		return err
 	}
 	id := res.Header.Get(api.HeaderJob)
 	if id == "" {
-		return s.c.notStream(res)
+		return e.notStream(res)
 	}
 	s.id = id // "active" may be another job after a reconnect
-	s.body = res.Body
+	s.body, s.from = res.Body, e
 
 	return nil
 }
 
-// open sends a call with a streamed answer. Options.Timeout bounds only the
-// header of the answer. The caller has to close the body.
-func (c *Client) open(ctx context.Context, k call) (*http.Response, error) {
+// open sends a call with a streamed answer, and returns it with the instance that gives it. Options.Timeout bounds
+// only the header of the answer. The caller has to close the body.
+func (c *Client) open(ctx context.Context, k call) (*http.Response, *endpoint, error) {
 	within, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(c.opt.Timeout, func() { cancel(context.DeadlineExceeded) })
 
-	res, err := c.send(within, k)
+	var (
+		res  *http.Response
+		from *endpoint
+	)
+
+	err := c.failover(within, k, func(ctx context.Context, e *endpoint) (err error) {
+		res, err = c.send(ctx, e, k)
+		from = e
+
+		return err
+	})
 
 	// A timer that fired has cancelled the body as well.
 	if !timer.Stop() && err == nil {
 		_ = res.Body.Close()
-		err = context.DeadlineExceeded
+		err = from.explain(within, context.DeadlineExceeded)
 	}
 
 	if err != nil {
-		if errors.Is(context.Cause(within), context.DeadlineExceeded) {
-			err = context.DeadlineExceeded
-		}
-
 		cancel(nil)
-		return nil, c.explain(ctx, err)
+		return nil, nil, err
 	}
 
 	res.Body = body{res.Body, cancel}
 
-	return res, nil
+	return res, from, nil
 }
 
 // notStream closes an answer that is not a stream of clusterm and returns its error.
-func (c *Client) notStream(res *http.Response) error {
+func (e *endpoint) notStream(res *http.Response) error {
 	start, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10))
 	_ = res.Body.Close()
-	return c.foreign(res, start)
+	return e.foreign(res, start)
 }
 
 // body cancels the context of its request on Close.
@@ -165,7 +172,8 @@ func (s *Stream) Read(p []byte) (int, error) {
 			// The connection broke: the next round reconnects.
 			_ = s.body.Close()
 			s.body = nil
-			s.err = s.patience.wait(s.ctx, s.c.explain(s.ctx, err))
+			s.c.route.avoid(s.from)
+			s.err = s.patience.wait(s.ctx, s.from.explain(s.ctx, err))
 		}
 	}
 

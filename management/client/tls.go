@@ -25,7 +25,8 @@ import (
 type Trust struct {
 	// Fingerprint pins the CA of the manager: "sha256:" and the digest of its public
 	// key. `clusterm ca fingerprint` prints it. The CA is a certificate of the chain
-	// that the manager presents.
+	// that the manager presents. Of several, separated by commas, each counts for every
+	// URL: instances may have CAs of their own.
 	Fingerprint string
 	// CA holds the CAs of the manager in PEM, instead of Fingerprint. With neither,
 	// the CAs that this host trusts count.
@@ -41,18 +42,26 @@ func Fingerprint(c *x509.Certificate) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// ParseFingerprint returns a fingerprint in the form of Fingerprint. It accepts
-// capitals, colons between the digits, and a missing "sha256:".
+// ParseFingerprint returns a fingerprint, or several separated by commas, in the form of
+// Fingerprint. It accepts capitals, colons between the digits, and a missing "sha256:".
 func ParseFingerprint(s string) (string, error) {
-	digits := strings.ToLower(strings.TrimSpace(s))
-	digits = strings.ReplaceAll(strings.TrimPrefix(digits, "sha256:"), ":", "")
+	var all []string
 
-	if b, err := hex.DecodeString(digits); err != nil || len(b) != sha256.Size {
-		return "", inventory.Errorf(inventory.KindInvalid, "%q is not a fingerprint", s).
-			Do("write sha256: and 64 hexadecimal digits, as `clusterm ca fingerprint` prints it on the manager's host")
+	for one := range strings.SplitSeq(s, ",") {
+		digits := strings.ToLower(strings.TrimSpace(one))
+		digits = strings.ReplaceAll(strings.TrimPrefix(digits, "sha256:"), ":", "")
+
+		if b, err := hex.DecodeString(digits); err != nil || len(b) != sha256.Size {
+			return "", inventory.Errorf(inventory.KindInvalid, "%q is not a fingerprint", one).
+				Do("write sha256: and 64 hexadecimal digits, as `clusterm ca fingerprint` prints it on the manager's host")
+		}
+
+		if pin := "sha256:" + digits; !slices.Contains(all, pin) {
+			all = append(all, pin)
+		}
 	}
 
-	return "sha256:" + digits, nil
+	return strings.Join(all, ","), nil
 }
 
 // config returns the configuration of the connections to the manager at where, a
@@ -64,7 +73,7 @@ func (t Trust) config(where string) (*tls.Config, error) {
 	}
 
 	c := &tls.Config{
-		MinVersion: tls.VersionTLS13,
+		MinVersion: tls.VersionTLS13, ServerName: u.Hostname(),
 		// VerifyConnection makes the same checks, with errors for an operator.
 		InsecureSkipVerify: true, //nolint:gosec // see VerifyConnection
 	}
@@ -77,16 +86,18 @@ func (t Trust) config(where string) (*tls.Config, error) {
 		}
 	}
 
-	pin := t.Fingerprint
-	if pin != "" {
-		if pin, err = ParseFingerprint(pin); err != nil {
+	var pins []string
+	if t.Fingerprint != "" {
+		all, err := ParseFingerprint(t.Fingerprint)
+		if err != nil {
 			return nil, err
 		}
+		pins = strings.Split(all, ",")
 	}
 
 	// The state of a connection has no server name if that is an address.
 	c.VerifyConnection = func(s tls.ConnectionState) error {
-		return verify(where, u.Hostname(), s.PeerCertificates, pin, roots)
+		return verify(where, u.Hostname(), s.PeerCertificates, pins, roots)
 	}
 
 	if t.CertFile != "" {
@@ -132,8 +143,8 @@ func loadCertificate(certFile, keyFile string) (*tls.Certificate, error) {
 }
 
 // verify checks the chain that the manager at where presented, for the name in that
-// URL. A pinned CA has to be in it.
-func verify(where, name string, chain []*x509.Certificate, pin string, roots *x509.CertPool) error {
+// URL. One of the pinned CAs, if there are any, has to be in it.
+func verify(where, name string, chain []*x509.Certificate, pins []string, roots *x509.CertPool) error {
 	leaf, now := chain[0], time.Now()
 	options := x509.VerifyOptions{
 		Roots: roots, Intermediates: x509.NewCertPool(), DNSName: name, CurrentTime: now,
@@ -143,12 +154,12 @@ func verify(where, name string, chain []*x509.Certificate, pin string, roots *x5
 		options.Intermediates.AddCert(c)
 	}
 
-	if pin != "" {
-		pinned := func(c *x509.Certificate) bool { return c.IsCA && Fingerprint(c) == pin }
+	if len(pins) > 0 {
+		pinned := func(c *x509.Certificate) bool { return c.IsCA && slices.Contains(pins, Fingerprint(c)) }
 
 		i := slices.IndexFunc(chain, pinned)
 		if i < 0 {
-			return errPin(where, pin, chain)
+			return errPin(where, pins, chain)
 		}
 
 		options.Roots = x509.NewCertPool()
@@ -163,16 +174,21 @@ func verify(where, name string, chain []*x509.Certificate, pin string, roots *x5
 	return certificateError(where, name, leaf, now, err)
 }
 
-// errPin is the error about a manager with another CA than the pinned one.
-func errPin(where, pin string, chain []*x509.Certificate) error {
+// errPin is the error about a manager with another CA than the pinned ones.
+func errPin(where string, pins []string, chain []*x509.Certificate) error {
 	presented := "none"
 	if c := chain[len(chain)-1]; c.IsCA {
 		presented = Fingerprint(c)
 	}
 
+	which := "the pinned one"
+	if len(pins) > 1 {
+		which = "the pinned ones"
+	}
+
 	return inventory.Errorf(inventory.KindUnauthenticated,
-		"%s has another CA than the pinned one: expected %s, got %s; the connection may be intercepted, so nothing "+
-			"was sent", where, pin, presented).
+		"%s has another CA than %s: expected %s, got %s; the connection may be intercepted, so nothing "+
+			"was sent", where, which, strings.Join(pins, " or "), presented).
 		Do("compare with the output of `clusterm ca fingerprint` on the manager's host; if the manager has a new CA, "+
 			"log in again: clusterctl login %s", where)
 }
@@ -223,16 +239,16 @@ func certificateError(where, name string, leaf *x509.Certificate, now time.Time,
 
 // tlsError translates an error of a handshake that verify has not made, or returns
 // nil.
-func (c *Client) tlsError(err error) *inventory.Error {
+func (e *endpoint) tlsError(err error) *inventory.Error {
 	fail := func(kind inventory.Kind, format string, args ...any) *inventory.Error {
-		e := inventory.Errorf(kind, format, args...)
-		e.Err = err
-		return e
+		out := inventory.Errorf(kind, format, args...)
+		out.Err = err
+		return out
 	}
 
 	var record tls.RecordHeaderError
 	if errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, &record) {
-		return fail(inventory.KindUnavailable, "%s does not speak TLS", c.where).
+		return fail(inventory.KindUnavailable, "%s does not speak TLS", e.where).
 			Do("use the port of the key listen in the manager's clusterm.yaml; plain_http has another")
 	}
 
@@ -241,13 +257,13 @@ func (c *Client) tlsError(err error) *inventory.Error {
 		return nil
 	}
 	alert := op.Err.Error()
-	if c.opt.Trust.CertFile != "" && strings.Contains(alert, "certificate") {
-		return fail(inventory.KindUnauthenticated, "%s refused the client certificate %s: %s", c.where,
-			c.opt.Trust.CertFile, alert).
+	if e.certFile != "" && strings.Contains(alert, "certificate") {
+		return fail(inventory.KindUnauthenticated, "%s refused the client certificate %s: %s", e.where,
+			e.certFile, alert).
 			Do("use a valid certificate of the manager's client CA; `clusterm ca issue` makes one on its host")
 	}
 
-	return fail(inventory.KindUnavailable, "%s refused the connection: %s", c.where, alert).
+	return fail(inventory.KindUnavailable, "%s refused the connection: %s", e.where, alert).
 		Do("check the address, and that clusterm and clusterctl have the same version")
 }
 
@@ -285,12 +301,13 @@ func Certificate(ctx context.Context, rawURL string) (ca *x509.Certificate, trus
 		return nil, false, err
 	}
 
-	if !strings.HasPrefix(c.base, "https://") {
+	e := c.route.endpoints[0]
+	if !strings.HasPrefix(e.base, "https://") {
 		return nil, false, inventory.Errorf(inventory.KindInvalid, "%s is not an https:// URL", rawURL).
 			Do("write https://HOST:PORT")
 	}
 
-	u, err := url.Parse(c.base)
+	u, err := url.Parse(e.base)
 	if err != nil {
 		return nil, false, err
 	}
@@ -309,12 +326,12 @@ func Certificate(ctx context.Context, rawURL string) (ca *x509.Certificate, trus
 
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
-		return nil, false, c.explain(ctx, err)
+		return nil, false, e.explain(ctx, err)
 	}
 	defer conn.Close()
 
 	chain := conn.(*tls.Conn).ConnectionState().PeerCertificates
-	if verify(c.where, u.Hostname(), chain, "", nil) == nil {
+	if verify(e.where, u.Hostname(), chain, nil, nil) == nil {
 		return chain[len(chain)-1], true, nil
 	}
 
@@ -326,10 +343,10 @@ func Certificate(ctx context.Context, rawURL string) (ca *x509.Certificate, trus
 
 	if ca == nil {
 		return nil, false, inventory.Errorf(inventory.KindUnauthenticated,
-			"%s presents no CA to pin, and this host does not trust its certificate", c.where).
-			Do("name the file with the CA of the site: clusterctl login --ca-file FILE %s", c.where)
+			"%s presents no CA to pin, and this host does not trust its certificate", e.where).
+			Do("name the file with the CA of the site: clusterctl login --ca-file FILE %s", e.where)
 	}
 
 	// Pinned, it has to pass every other check: name, dates, signature.
-	return ca, false, verify(c.where, u.Hostname(), chain, Fingerprint(ca), nil)
+	return ca, false, verify(e.where, u.Hostname(), chain, []string{Fingerprint(ca)}, nil)
 }

@@ -127,6 +127,51 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// TestSeveralCAs: instances may have CAs of their own, and each has to be pinned.
+func TestSeveralCAs(t *testing.T) {
+	t.Parallel()
+
+	a, b := keeper(t, time.Now(), "127.0.0.1"), keeper(t, time.Now(), "127.0.0.1")
+
+	var asked atomic.Int32
+
+	second := secure(t, b.ServerConfig(), func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		answerVersion(w, r)
+	})
+	urls := "https://127.0.0.1:1," + second
+	zeros := "sha256:" + strings.Repeat("0", 64)
+
+	for _, tt := range []struct {
+		pins string
+		want []string
+	}{
+		{a.Fingerprint() + "," + b.Fingerprint(), nil},
+		{strings.ToUpper(b.Fingerprint()[len("sha256:"):]) + ", " + a.Fingerprint(), nil},
+		{a.Fingerprint(), []string{"127.0.0.1:1 refused", second + " has another CA than the pinned one:"}},
+		{a.Fingerprint() + "," + zeros, []string{
+			second + " has another CA than the pinned ones: expected " + a.Fingerprint() + " or " + zeros,
+			"nothing was sent", "clusterctl login " + second,
+		}},
+		{a.Fingerprint() + ",x", []string{`"x" is not a fingerprint`}},
+	} {
+		asked.Store(0)
+
+		m, err := client.New(client.Options{
+			URL: urls, Trust: client.Trust{Fingerprint: tt.pins}, Token: testToken, Patience: -1,
+		})
+		if err == nil {
+			_, err = m.Version(t.Context())
+		}
+
+		checkFailure(t, err, tt.want...)
+
+		if served := asked.Load() > 0; served != (tt.want == nil) {
+			t.Errorf("pinned %s: served %t", tt.pins, served)
+		}
+	}
+}
+
 func checkFailure(t *testing.T, err error, want ...string) {
 	t.Helper()
 

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
+)
+
+// endpoint is the API at one URL.
+type endpoint struct {
+	http     *http.Client
+	base     string // without a trailing slash
+	socket   string // empty: TCP
+	where    string // the URL or socket, for messages
+	certFile string // the client certificate; empty: none
+}
+
+// route is the way to a manager: the URLs of its instances. The copies of a client share
+// it.
+type route struct {
+	endpoints []*endpoint // at least one
+
+	mu       sync.Mutex
+	last     int       // index of the endpoint that answered last
+	revision int64     // the newest one that an answer showed
+	shown    *endpoint // the first that showed it
+}
+
+// URLs returns the URLs in a list with commas, each once.
+func URLs(list string) []string {
+	var all []string
+
+	for one := range strings.SplitSeq(list, ",") {
+		if one = strings.TrimSpace(one); one != "" && !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+	}
+
+	return all
+}
+
+func newRoute(o Options) (*route, error) {
+	urls := URLs(o.URL)
+	if len(urls) == 0 {
+		urls = []string{o.URL}
+	}
+
+	r := &route{}
+
+	for _, u := range urls {
+		e, err := newEndpoint(o, u, len(urls) > 1)
+		if err != nil {
+			return nil, err
+		}
+		r.endpoints = append(r.endpoints, e)
+	}
+
+	return r, nil
+}
+
+// newEndpoint returns the API at a URL of the options; "": at their socket. several: there are other URLs.
+func newEndpoint(o Options, at string, several bool) (*endpoint, error) {
+	socket, base, err := parse(at)
+	if err != nil {
+		return nil, err
+	}
+
+	if at == "" {
+		if socket = o.Socket; socket == "" {
+			socket = api.DefaultSocket
+		}
+	}
+
+	if err := checkToken(o.Token, base); err != nil {
+		return nil, err
+	}
+
+	if o.HTTPClient != nil && socket != "" && at != "" {
+		return nil, inventory.Errorf(inventory.KindInvalid, "an HTTPClient cannot open the socket %s", at).
+			Do("set an http:// URL")
+	}
+
+	e := &endpoint{http: o.HTTPClient, base: base, where: base, certFile: o.Trust.CertFile}
+	if socket != "" {
+		// HTTP requires a host name; the socket ignores it.
+		e.base, e.where, e.socket = "http://clusterm", socket, socket
+	}
+
+	if e.http == nil {
+		var secure *tls.Config
+		if strings.HasPrefix(e.base, "https://") {
+			if secure, err = o.Trust.config(e.base); err != nil {
+				return nil, err
+			}
+		}
+
+		e.http = &http.Client{Transport: transport(socket, secure, several)}
+	}
+
+	// A redirect would send the request, and its token, to another program.
+	own := *e.http
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	e.http = &own
+
+	return e, nil
+}
+
+// transport connects to the socket, or to the host of the URL if socket is
+// empty. It never uses a proxy, which could read requests and answers.
+func transport(socket string, secure *tls.Config, several bool) *http.Transport {
+	dialer := &net.Dialer{KeepAlive: 15 * time.Second}
+	if several {
+		// A stream from a dead host has to end, so that it goes on elsewhere.
+		dialer.KeepAliveConfig = net.KeepAliveConfig{
+			Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 2,
+		}
+	}
+
+	dial := func(secure *tls.Config) func(context.Context, string, string) (net.Conn, error) {
+		return func(ctx context.Context, network, addr string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, dialLimit(ctx))
+			defer cancel()
+
+			if socket != "" {
+				network, addr = "unix", socket
+			}
+
+			conn, err := dialer.DialContext(ctx, network, addr)
+			if err == nil && secure != nil {
+				raw, over := conn, tls.Client(conn, secure)
+				conn = over
+
+				if err = over.HandshakeContext(ctx); err != nil {
+					_ = raw.Close()
+				}
+			}
+
+			if err != nil {
+				return nil, &dialError{err}
+			}
+			return conn, nil
+		}
+	}
+
+	// The daemon closes an idle connection later, so no request meets that.
+	return &http.Transport{
+		DialContext: dial(nil), DialTLSContext: dial(secure), MaxIdleConnsPerHost: 4, IdleConnTimeout: 30 * time.Second,
+		DisableCompression: true,
+	}
+}
+
+// dialError is the failure to connect: nothing of the request was sent.
+type dialError struct{ error }
+
+func (e *dialError) Unwrap() error { return e.error }
+
+// timedOut reports whether nothing answered within the limit.
+func (e *dialError) timedOut() bool {
+	timeout, ok := errors.AsType[net.Error](e.error)
+	return ok && timeout.Timeout() || errors.Is(e.error, context.DeadlineExceeded)
+}
+
+const (
+	// maxDial bounds a connection, with its handshake.
+	maxDial = 10 * time.Second
+	// quickDial is the bound while other instances may answer sooner.
+	quickDial = time.Second
+)
+
+type dialLimitKey struct{}
+
+func dialLimit(ctx context.Context) time.Duration {
+	if limit, ok := ctx.Value(dialLimitKey{}).(time.Duration); ok {
+		return limit
+	}
+	return maxDial
+}
+
+// order returns the endpoints, beginning with the one that answered last.
+func (r *route) order() []*endpoint {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	return slices.Concat(r.endpoints[r.last:], r.endpoints[:r.last])
+}
+
+// note makes an endpoint the first to try, after its answer or its last error.
+func (r *route) note(e *endpoint, err error) {
+	if lost(err) {
+		r.avoid(e)
+		return
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	r.last = slices.Index(r.endpoints, e)
+}
+
+// avoid makes another endpoint the first to try, after this one has not answered.
+func (r *route) avoid(e *endpoint) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if r.endpoints[r.last] == e {
+		r.last = (r.last + 1) % len(r.endpoints)
+	}
+}
+
+// show records the revision that an answer shows.
+func (r *route) show(e *endpoint, res *http.Response) {
+	revision, err := strconv.ParseInt(res.Header.Get(api.HeaderRevision), 10, 64)
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if err == nil && revision > r.revision {
+		r.revision, r.shown = revision, e
+	}
+}
+
+// elsewhere returns the newest revision that another endpoint has shown, or 0. An endpoint shows what it has shown
+// before, but it may be behind the others.
+func (r *route) elsewhere(e *endpoint) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if r.shown == e {
+		return 0
+	}
+	return r.revision
+}
+
+// failure is the failure of an attempt at an endpoint.
+type failure struct {
+	at  *endpoint
+	err error
+}
+
+// failover calls attempt with the instance that answered last and, while it is unavailable, with the others. It never
+// repeats a call that may have been carried out, unless that is harmless. While there are others, an instance has
+// quickDial to accept the connection; if all fail, those that did not accept it in time get another chance.
+func (c *Client) failover(ctx context.Context, k call, attempt func(context.Context, *endpoint) error) error {
+	pending := c.route.order()
+	if len(pending) == 1 {
+		return c.outcome(k, attempt(ctx, pending[0]))
+	}
+
+	var failed []failure
+
+	limit := quickDial
+	for {
+		var slow []*endpoint
+
+		for _, e := range pending {
+			err := attempt(context.WithValue(ctx, dialLimitKey{}, limit), e)
+
+			if ctx.Err() != nil || !c.isForOthers(k, err) {
+				c.route.note(e, err)
+				return c.outcome(k, err)
+			}
+
+			if dial, ok := errors.AsType[*dialError](err); ok && dial.timedOut() {
+				slow = append(slow, e)
+			}
+
+			failed = append(slices.DeleteFunc(failed, func(f failure) bool { return f.at == e }), failure{e, err})
+		}
+
+		if len(slow) == 0 || limit != quickDial {
+			return noAnswer(failed)
+		}
+
+		pending, limit = slow, maxDial/time.Duration(len(slow))
+	}
+}
+
+// isForOthers reports whether another instance may be tried after a failure: nothing was sent, or the instance is
+// unavailable and the call may be repeated.
+func (c *Client) isForOthers(k call, err error) bool {
+	if _, unsent := errors.AsType[*dialError](err); unsent {
+		return true
+	}
+	return inventory.KindOf(err) == inventory.KindUnavailable && c.mayRepeat(k)
+}
+
+// errUnknown is added to the message of a change with an unknown outcome.
+const errUnknown = "whether it carried out the change is unknown"
+
+// outcome adds to an error that a change may have been carried out.
+func (c *Client) outcome(k call, err error) error {
+	e, ok := errors.AsType[*inventory.Error](err)
+	if !ok || c.mayRepeat(k) {
+		return err
+	}
+
+	if _, unsent := errors.AsType[*dialError](err); unsent || !lost(err) {
+		return err
+	}
+
+	unknown := *e
+	unknown.Message += ": " + errUnknown
+	unknown.Remedy = "look whether it did before you repeat the command"
+
+	return &unknown
+}
+
+// lost reports whether the error is that of a request without an answer.
+func lost(err error) bool {
+	return errors.Is(err, errBroke) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// noAnswer returns the failures of all instances as one error.
+func noAnswer(failed []failure) error {
+	out := &inventory.Error{Kind: inventory.KindOf(failed[0].err)}
+
+	var reasons, remedies []string
+
+	for _, f := range failed {
+		out.Err = errors.Join(out.Err, f.err)
+
+		if inventory.KindOf(f.err) != out.Kind {
+			out.Kind = inventory.KindUnavailable
+		}
+
+		e, ok := errors.AsType[*inventory.Error](f.err)
+		if !ok {
+			e = &inventory.Error{Message: f.err.Error()}
+		}
+
+		reason := e.Message
+		if !strings.Contains(reason, f.at.where) {
+			reason = f.at.where + ": " + reason
+		}
+		reasons = append(reasons, reason)
+
+		// One remedy may contain another.
+		said := func(remedy string) bool { return strings.Contains(remedy, e.Remedy) }
+		if !slices.ContainsFunc(remedies, said) {
+			remedies = slices.DeleteFunc(remedies, func(r string) bool { return strings.Contains(e.Remedy, r) })
+			remedies = append(remedies, e.Remedy)
+		}
+
+		if out.Actions == nil {
+			out.Actions = e.Actions
+		}
+		if out.Request == "" {
+			out.Request = e.Request
+		}
+	}
+
+	out.Message = "no instance of the manager answers: " + strings.Join(reasons, "; ")
+	out.Remedy = strings.Join(remedies, "; ")
+
+	return out
+}
