@@ -375,18 +375,23 @@ func (c *call) dial(patience time.Duration) (*client.Client, error) {
 	}
 
 	o.Actor, o.UserAgent, o.Patience = actor(), "clusterctl/"+c.app.Version.Version, patience
-	o.Observe = c.observer()
+	o.Observe = c.observer(o.URL)
 
 	return client.New(o)
 }
 
-// observer returns the function that shows each request with --verbose, or nil.
-func (c *call) observer() func(client.Exchange) {
+// observer returns the function that shows each request to the URLs with --verbose, or nil. Of several, it shows which
+// one the request went to.
+func (c *call) observer(urls string) func(client.Exchange) {
 	if !c.Bool("verbose") {
 		return nil
 	}
 
 	return func(e client.Exchange) {
+		if len(client.URLs(urls)) > 1 {
+			e.URI = e.Where + e.URI
+		}
+
 		result := fmt.Sprint(e.Status)
 		if e.Err != nil {
 			result = "no answer"

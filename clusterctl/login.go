@@ -8,13 +8,17 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/cluster/clusterctl/contexts"
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/clusterctl/print"
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/client"
 )
 
@@ -48,11 +52,11 @@ func loginRows() rows {
 }
 
 func login(ctx context.Context, c *call) error {
-	address, name, err := c.loginTarget()
+	urls, name, err := c.loginTarget()
 	if err != nil {
 		return err
 	}
-	entry := contexts.Context{Name: name, URL: address}
+	entry := contexts.Context{Name: name, URL: strings.Join(urls, ",")}
 	if err := c.trust(ctx, &entry); err != nil {
 		return err
 	}
@@ -60,15 +64,7 @@ func login(ctx context.Context, c *call) error {
 		return err
 	}
 
-	// A context with a token that does not work helps nobody.
-	m, err := client.New(client.Options{
-		URL: address, Trust: client.Trust{Fingerprint: entry.Fingerprint, CA: []byte(entry.CA)}, Token: entry.Token,
-		UserAgent: "clusterctl/" + c.app.Version.Version, Patience: impatient, Observe: c.observer(),
-	})
-	if err != nil {
-		return err
-	}
-	v, err := m.Version(ctx)
+	version, err := c.tryLogin(ctx, &entry)
 	if err != nil {
 		return err
 	}
@@ -77,32 +73,137 @@ func login(ctx context.Context, c *call) error {
 		f.Set(entry)
 		f.Current = name
 		return nil
-	}, func() { c.say("logged in to clusterm %s at %s as context %s", v.Version, address, name) })
+	}, func() { c.say("logged in to clusterm %s at %s as context %s", version, entry.URL, name) })
 }
 
-// loginTarget returns the URL to log in to, and the name of its context.
-func (c *call) loginTarget() (address, name string, err error) {
-	address = c.args[0]
-	if !strings.Contains(address, "://") {
-		address = "https://" + address
+// loginTarget returns the URLs to log in to, and the name of their context.
+func (c *call) loginTarget() (urls []string, name string, err error) {
+	for _, given := range client.URLs(strings.Join(c.args, ",")) {
+		address := given
+		if !strings.Contains(address, "://") {
+			address = "https://" + address
+		}
+		u, err := url.Parse(address)
+		if err != nil || u.Scheme != "https" || u.Hostname() == "" {
+			return nil, "", exit.Usagef("%q is not the URL of a manager", print.Inline(given)).
+				Try("write https://HOST:PORT, with the port of the key listen in the manager's clusterm.yaml")
+		}
+
+		urls = append(urls, strings.TrimSuffix(address, "/"))
+		name = cmp.Or(name, u.Hostname())
 	}
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
-		return "", "", exit.Usagef("%q is not the URL of a manager", print.Inline(c.args[0])).
-			Try("write https://HOST:PORT, with the port of the key listen in the manager's clusterm.yaml")
+
+	if len(urls) == 0 {
+		return nil, "", exit.Usagef("the URL of the manager is empty").Try("write https://HOST:PORT")
 	}
 
 	if urlOnCommandLine(c.String("url")) {
-		return "", "", exit.Usagef("login takes its URL as an argument, and no --url").Try("drop --url")
+		return nil, "", exit.Usagef("login takes its URL as an argument, and no --url").Try("drop --url")
 	}
 
-	name = cmp.Or(c.String("context"), u.Hostname())
+	name = cmp.Or(c.String("context"), name)
 
-	return strings.TrimSuffix(address, "/"), name, contexts.CheckName(name)
+	return urls, name, contexts.CheckName(name)
 }
 
-// trust sets the CA of the manager: that of an option, that of this host, or the
-// presented one after a person has compared its fingerprint.
+// tryLogin tries a context at each of its URLs: one without a working token helps nobody. It adds the other instances
+// of the manager, and returns the manager's version.
+func (c *call) tryLogin(ctx context.Context, entry *contexts.Context) (version string, err error) {
+	var (
+		instances []api.Instance
+		down      error
+	)
+
+	known := map[string]bool{} // ids of instances
+
+	for _, at := range client.URLs(entry.URL) {
+		m, err := c.managerAt(*entry, at)
+		if err != nil {
+			return "", err
+		}
+
+		v, err := m.Version(ctx)
+		if down = cmp.Or(down, err); inventory.KindOf(err) == inventory.KindUnavailable {
+			c.say("warning: %s", exit.Message(err))
+			continue
+		}
+
+		if err != nil {
+			return "", err
+		}
+		version = v.Version
+
+		// A role that may not list the instances has those that it names.
+		if list, err := m.Instances(ctx); err == nil {
+			instances = list.Items
+		}
+
+		if h, err := m.Health(ctx); err == nil {
+			known[h.Instance] = true
+		}
+	}
+
+	if version == "" {
+		return "", down
+	}
+
+	for _, i := range instances {
+		if !known[i.ID] {
+			c.addInstance(ctx, entry, i)
+		}
+	}
+
+	return version, nil
+}
+
+// addInstance adds an instance to a context if the manager's record of it is true: its URL answers with the CA that the
+// record names.
+func (c *call) addInstance(ctx context.Context, entry *contexts.Context, i api.Instance) {
+	for _, at := range i.API {
+		if !strings.HasPrefix(at, "https://") || slices.Contains(client.URLs(entry.URL), at) {
+			continue
+		}
+
+		with := *entry
+		with.URL += "," + at
+
+		if entry.Fingerprint != "" && i.CA != "" {
+			pins, err := client.ParseFingerprint(entry.Fingerprint + "," + i.CA)
+			if err != nil {
+				continue
+			}
+			with.Fingerprint = pins
+		}
+
+		m, err := c.managerAt(with, at)
+		if err == nil {
+			_, err = m.Version(ctx)
+		}
+
+		if err != nil {
+			c.say("the instance on %s is left out: %s", print.Inline(i.Node), exit.Message(err))
+			continue
+		}
+
+		*entry = with
+		c.say("added the instance on %s: %s", print.Inline(i.Node), at)
+	}
+}
+
+// loginTime bounds each request of a login.
+const loginTime = 10 * time.Second
+
+// managerAt returns a client of a context for one of its URLs.
+func (c *call) managerAt(entry contexts.Context, at string) (*client.Client, error) {
+	return client.New(client.Options{
+		URL: at, Trust: client.Trust{Fingerprint: entry.Fingerprint, CA: []byte(entry.CA)}, Token: entry.Token,
+		UserAgent: "clusterctl/" + c.app.Version.Version, Timeout: loginTime, Patience: impatient,
+		Observe: c.observer(entry.URL),
+	})
+}
+
+// trust sets the CAs of the manager: those of an option, those of this host, or the
+// presented ones after a person has compared their fingerprints.
 func (c *call) trust(ctx context.Context, entry *contexts.Context) error {
 	pin, file := c.String("fingerprint"), c.String("ca-file")
 
@@ -122,13 +223,25 @@ func (c *call) trust(ctx context.Context, entry *contexts.Context) error {
 		return nil
 	}
 
-	ca, trusted, err := client.Certificate(ctx, entry.URL)
-	if err != nil || trusted {
-		return err
+	var pins []string
+
+	for _, at := range client.URLs(entry.URL) {
+		ca, trusted, err := client.Certificate(ctx, at)
+		if err != nil {
+			return err
+		}
+
+		if pin := client.Fingerprint(ca); !trusted && !slices.Contains(pins, pin) {
+			pins = append(pins, pin)
+			c.say("the CA of %s has the fingerprint\n  %s", at, pin)
+			c.warnOfNewCA(entry.Name, pin)
+		}
 	}
-	entry.Fingerprint = client.Fingerprint(ca)
-	c.say("the CA of %s has the fingerprint\n  %s", entry.URL, entry.Fingerprint)
-	c.warnOfNewCA(*entry)
+
+	entry.Fingerprint = strings.Join(pins, ",")
+	if len(pins) == 0 {
+		return nil
+	}
 
 	if !c.atTerminal() {
 		return exit.Usagef("the fingerprint of the CA needs a confirmation, which takes a terminal").
@@ -136,7 +249,12 @@ func (c *call) trust(ctx context.Context, entry *contexts.Context) error {
 				entry.Fingerprint)
 	}
 
-	yes, err := c.ask(ctx, "is it the output of `clusterm ca fingerprint` on the manager's host")
+	question := "is it the output of `clusterm ca fingerprint` on the manager's host"
+	if len(pins) > 1 {
+		question = "is each of them the output of `clusterm ca fingerprint` on its host"
+	}
+
+	yes, err := c.ask(ctx, question)
 	if err != nil || yes {
 		return err
 	}
@@ -145,8 +263,8 @@ func (c *call) trust(ctx context.Context, entry *contexts.Context) error {
 		Try("if the fingerprints differ, the connection is intercepted, or the address is that of another host")
 }
 
-// warnOfNewCA warns if the context pinned another CA so far.
-func (c *call) warnOfNewCA(entry contexts.Context) {
+// warnOfNewCA warns if the context pinned other CAs so far.
+func (c *call) warnOfNewCA(name, pin string) {
 	path, err := contexts.Path()
 	if err != nil {
 		return
@@ -155,9 +273,10 @@ func (c *call) warnOfNewCA(entry contexts.Context) {
 	if err != nil {
 		return
 	}
-	old, err := f.Get(entry.Name)
-	if err == nil && old.Fingerprint != "" && old.Fingerprint != entry.Fingerprint {
-		c.say("warning: the context %s pinned another CA so far:\n  %s", entry.Name, old.Fingerprint)
+	old, err := f.Get(name)
+	if err == nil && old.Fingerprint != "" && !strings.Contains(old.Fingerprint, pin) {
+		c.say("warning: the context %s pinned another CA so far:\n  %s", name,
+			strings.ReplaceAll(old.Fingerprint, ",", "\n  "))
 	}
 }
 

@@ -5,6 +5,7 @@ package clusterctl
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/json"
 	"io"
 	"log"
 	"net/http"
@@ -34,6 +35,20 @@ type remoteManager struct {
 func remote(t *testing.T) *remoteManager {
 	t.Helper()
 
+	url, pin := serveTokens(t, func() []api.Instance { return nil }, "")
+
+	m := &remoteManager{t, url, pin, t.TempDir()}
+	t.Setenv("XDG_CONFIG_HOME", m.home)
+	t.Setenv("CLUSTERM_URL", "")
+	t.Setenv(envContext, "")
+
+	return m
+}
+
+// serveTokens serves a manager over TLS that accepts one token. It lists the instances, and is the one with the id.
+func serveTokens(t *testing.T, instances func() []api.Instance, id string) (url, pin string) {
+	t.Helper()
+
 	k, err := pki.Open(pki.Options{
 		Dir: filepath.Join(t.TempDir(), "pki"), Names: func() []string { return []string{"127.0.0.1"} },
 	})
@@ -42,7 +57,14 @@ func remote(t *testing.T) *remoteManager {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "Bearer "+goodToken {
 			w.Header().Set("Content-Type", api.TypeJSON)
-			_, _ = io.WriteString(w, `{"version":"1","commit":"c","status":"ok"}`)
+
+			if r.URL.Path == api.PathInstances {
+				_ = json.NewEncoder(w).Encode(api.List[api.Instance]{Items: instances()})
+				return
+			}
+
+			_, _ = io.WriteString(w, `{"version":"1","commit":"c","status":"ok","instance":"`+id+`"}`)
+
 			return
 		}
 
@@ -58,12 +80,7 @@ func remote(t *testing.T) *remoteManager {
 	s.Start()
 	t.Cleanup(s.Close)
 
-	m := &remoteManager{t, "https://" + addr, k.Fingerprint(), t.TempDir()}
-	t.Setenv("XDG_CONFIG_HOME", m.home)
-	t.Setenv("CLUSTERM_URL", "")
-	t.Setenv(envContext, "")
-
-	return m
+	return "https://" + addr, k.Fingerprint()
 }
 
 func (m *remoteManager) path() string { return filepath.Join(m.home, "clusterctl", "config.yaml") }
@@ -144,6 +161,61 @@ func TestLogin(t *testing.T) {
 
 	m.ctl(exit.Refused, "", "status", "which holds tokens", "chmod 600")
 	m.ctl(exit.Refused, "", pinned+" --token-file "+file, "which holds tokens")
+}
+
+// TestLoginInstances: one URL is enough to log in to all instances that answer, each with its own CA. An instance that
+// is down, or that is not what the manager says, is left out.
+func TestLoginInstances(t *testing.T) {
+	m := remote(t)
+	file := filepath.Join(m.home, "token")
+	errtest.None(t, os.WriteFile(file, []byte(goodToken), 0o600))
+
+	const down = "https://127.0.0.1:1"
+
+	var all []api.Instance
+
+	list := func() []api.Instance { return all }
+	a, pinA := serveTokens(t, list, "1")
+	b, pinB := serveTokens(t, list, "2")
+	c, _ := serveTokens(t, list, "3")
+	all = []api.Instance{
+		{ID: "1", Node: "m-1", API: []string{"unix:///s", "http://127.0.0.1:9007", "https://m-1:9443"}, CA: pinA},
+		{ID: "2", Node: "m-2", API: []string{"unix:///s", b}, CA: pinB},
+		{ID: "3", Node: "m-3", API: []string{c}, CA: "sha256:" + strings.Repeat("0", 64)},
+		{ID: "4", Node: "m-4", API: []string{down}, CA: pinB},
+		{ID: "5", Node: "m-5", API: []string{"unix:///s"}},
+	}
+
+	stored := func(url, pin string) {
+		t.Helper()
+
+		f, err := contexts.Load(m.path())
+		errtest.None(t, err)
+
+		if x, err := f.Get("prod"); err != nil || x.URL != url || x.Fingerprint != pin || x.Token != goodToken {
+			t.Errorf("%+v, %v; want %s with %s", x, err, url, pin)
+		}
+	}
+	with := " --context prod --token-file " + file + " --fingerprint "
+
+	m.ctl(exit.Done, "", "login "+a+with+pinA, "added the instance on m-2: "+b, "the instance on m-3 is left out",
+		"another CA", "the instance on m-4 is left out", "as context prod")
+	stored(a+","+b, pinA+","+pinB)
+	m.ctl(exit.Done, "", "status -v", "GET "+a+"/v1/version: 200")
+	m.ctl(exit.Done, "", "context list -o long", a+","+b)
+
+	// Those that the command line names are stored also while they are down.
+	all = all[:2]
+	m.ctl(exit.Done, "", "login "+down+","+b+" "+a+with+pinA+","+pinB, "warning: "+down+" refused")
+	stored(down+","+b+","+a, pinA+","+pinB)
+	m.ctl(exit.Done, "", "status -v", "GET "+down+"/v1/version: no answer", "GET "+b+"/v1/version: 200")
+
+	m.ctl(exit.Refused, "", "login "+a+" "+b+with+pinA, b+" has another CA than the pinned one")
+	m.ctl(exit.Unreachable, "", "login "+down+with+pinA, down+" refused the connection")
+	m.ctl(exit.Usage, "", "login "+a+" "+b, pinA, pinB, "--fingerprint "+pinA+","+pinB)
+	m.ctl(exit.Usage, "", "login "+a+",http://127.0.0.1:1", "http://127.0.0.1:1", "is not the URL")
+	m.ctl(exit.Usage, "", "login ,", "is empty")
+	stored(down+","+b+","+a, pinA+","+pinB)
 }
 
 // TestSelection expects the order of the ways to select a manager.

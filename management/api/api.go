@@ -633,12 +633,14 @@ type Power = inventory.Power
 //
 // A crashed instance stays in the list for 15 seconds.
 type Instance struct {
-	ID      string    `json:"id"`             // the id of the instance; it survives restarts
-	Node    string    `json:"node"`           // the name of the instance's own node
-	Addr    string    `json:"addr,omitempty"` // the address of the host, if known
-	API     []string  `json:"api"`            // the URLs of the API
-	Version string    `json:"version"`        // the version of clusterm
-	Started time.Time `json:"started"`        // when the instance started
+	ID   string   `json:"id"`             // the id of the instance; it survives restarts
+	Node string   `json:"node"`           // the name of the instance's own node
+	Addr string   `json:"addr,omitempty"` // the address of the host, if known
+	API  []string `json:"api"`            // the URLs of the API; https:// is for clients on other hosts
+	// The fingerprint of the CA that its https:// URL presents; absent without one.
+	CA      string    `json:"ca_fingerprint,omitempty"`
+	Version string    `json:"version"` // the version of clusterm
+	Started time.Time `json:"started"` // when the instance started
 	// Whether it leads: it begins the jobs, and carries out policies, rollouts and retention. One instance does; for
 	// some seconds after its loss none.
 	Leads bool `json:"leads"`

@@ -119,10 +119,13 @@ func New(o Options) (*Client, error) {
 			Do("set one of them")
 	}
 
-	var err error
-	c.route, err = newRoute(o)
+	route, err := newRoute(o)
+	if err != nil {
+		return nil, err
+	}
+	c.route = route
 
-	return c, err
+	return c, nil
 }
 
 // parse accepts a URL, HOST:PORT or the path of a socket.

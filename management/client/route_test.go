@@ -30,7 +30,7 @@ type instance struct {
 	requests []*http.Request
 }
 
-// start begins an instance. Each answer shows its revision, unless that is 0.
+// start begins an instance.
 func start(t *testing.T, answer http.HandlerFunc) *instance {
 	t.Helper()
 
@@ -49,7 +49,7 @@ func start(t *testing.T, answer http.HandlerFunc) *instance {
 	return s
 }
 
-// got returns how often the instance was asked.
+// got returns the requests so far.
 func (s *instance) got() []*http.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +134,10 @@ func TestFailover(t *testing.T) {
 			_, err := c.Submit(ctx, api.JobRequest{})
 			return err
 		}},
-		{"observe", true, func(ctx context.Context, c *Client) error { _, err := c.Observe(ctx, api.Report{}); return err }},
+		{"observe", true, func(ctx context.Context, c *Client) error {
+			_, err := c.Observe(ctx, api.Report{})
+			return err
+		}},
 		{"conditional patch", false, func(ctx context.Context, c *Client) error {
 			_, err := c.IfMatch(Tag(7)).PatchNode(ctx, "a-1", patch)
 			return err
@@ -143,28 +146,31 @@ func TestFailover(t *testing.T) {
 			_, err := c.CreateToken(ctx, api.TokenRequest{})
 			return err
 		}},
-		{"delete", false, func(ctx context.Context, c *Client) error { _, err := c.RevokeToken(ctx, "ci"); return err }},
+		{"delete", false, func(ctx context.Context, c *Client) error {
+			_, err := c.RevokeToken(ctx, "ci")
+			return err
+		}},
 	}
 
 	for _, tt := range []struct {
-		name     string
-		first    func(*testing.T) string
-		answer   http.HandlerFunc // of the first one, instead
-		repeats  bool             // goes on with calls that may be repeated
-		always   bool             // goes on with each call
-		problem  string           // of the others
-		resolved inventory.Kind   // their kind
+		name    string
+		first   func(*testing.T) string
+		answer  http.HandlerFunc // of the first one, instead
+		repeats bool             // goes on with calls that may be repeated
+		always  bool             // goes on with each call
+		problem string           // in the errors of the others
+		kind    inventory.Kind   // of these errors
 	}{
 		{name: "refused", first: func(*testing.T) string { return refused }, always: true},
 		{name: "silent", first: silent, always: true},
 		{
 			name: "503", answer: fails(503, inventory.KindUnavailable), repeats: true,
-			problem: "the instance says no", resolved: inventory.KindUnavailable,
+			problem: "the instance says no", kind: inventory.KindUnavailable,
 		},
-		{name: "dies", answer: dies, repeats: true, problem: "is unknown", resolved: inventory.KindUnavailable},
+		{name: "dies", answer: dies, repeats: true, problem: "is unknown", kind: inventory.KindUnavailable},
 		{
 			name: "404", answer: fails(404, inventory.KindNotFound),
-			problem: "the instance says no", resolved: inventory.KindNotFound,
+			problem: "the instance says no", kind: inventory.KindNotFound,
 		},
 	} {
 		for _, call := range calls {
@@ -194,7 +200,7 @@ func TestFailover(t *testing.T) {
 				err := call.do(t.Context(), c)
 				if goesOn {
 					errtest.None(t, err)
-				} else if inventory.KindOf(err) != tt.resolved || !strings.Contains(err.Error(), tt.problem) {
+				} else if inventory.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.problem) {
 					t.Errorf("%v, want %q", err, tt.problem)
 				}
 

@@ -53,7 +53,8 @@ func ParseFingerprint(s string) (string, error) {
 
 		if b, err := hex.DecodeString(digits); err != nil || len(b) != sha256.Size {
 			return "", inventory.Errorf(inventory.KindInvalid, "%q is not a fingerprint", one).
-				Do("write sha256: and 64 hexadecimal digits, as `clusterm ca fingerprint` prints it on the manager's host")
+				Do("write sha256: and 64 hexadecimal digits, as `clusterm ca fingerprint` prints it on the manager's " +
+					"host")
 		}
 
 		if pin := "sha256:" + digits; !slices.Contains(all, pin) {

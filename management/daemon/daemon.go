@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -128,9 +129,15 @@ type Daemon struct {
 type host struct {
 	node     monitor.Identity // complete
 	identity cluster.Identity // of the instance
-	addrs    []net.Addr       // of the API
+	bound    []bound          // where the API listens
 	gossip   *gossip.Gossip
 	programs *program.Runner
+}
+
+// bound is an address at which the daemon listens.
+type bound struct {
+	scheme string // of the URLs of the API; empty: others
+	addr   net.Addr
 }
 
 // records are what the store has, beside the use cases.
@@ -335,13 +342,11 @@ func (d *Daemon) enter(ctx context.Context) error {
 	d.identity = cluster.Identity{ID: id, Node: d.node.Name()}
 
 	self := state.Instance{
-		Identity: d.identity, Addr: d.node.Addr, API: []string{"unix://" + d.file.Socket},
+		Identity: d.identity, Addr: d.node.Addr, API: d.urls(),
 		Version: d.opts.Version.Version, Started: time.Now().UTC(),
 	}
-	for _, addr := range d.addrs {
-		if addr.Network() == "tcp" {
-			self.API = append(self.API, "http://"+addr.String())
-		}
+	if d.certificates != nil {
+		self.CA = d.certificates.Fingerprint()
 	}
 
 	d.member, err = d.store.Join(ctx, store.SessionOptions{
@@ -364,14 +369,14 @@ func (d *Daemon) enter(ctx context.Context) error {
 // listen binds the addresses of the API.
 func (d *Daemon) listen() (listeners []net.Listener, err error) {
 	for _, at := range []struct {
-		name, addr string
-		listen     func(addr string) (net.Listener, error)
+		name, scheme, addr string
+		listen             func(addr string) (net.Listener, error)
 	}{
-		{"socket", d.file.Socket, server.ListenUnix},
-		{"port", d.file.PlainHTTP, server.ListenLoopback},
+		{"socket", "unix", d.file.Socket, server.ListenUnix},
+		{"port", "http", d.file.PlainHTTP, server.ListenLoopback},
 		// Behind the socket: a second daemon with this data directory has failed by now.
-		{"HTTPS", d.file.Listen, d.listenTLS},
-		{"metrics", d.file.Metrics, server.ListenMetrics},
+		{"HTTPS", "https", d.file.Listen, d.listenTLS},
+		{"metrics", "", d.file.Metrics, server.ListenMetrics},
 	} {
 		if at.addr == "" {
 			continue
@@ -385,10 +390,31 @@ func (d *Daemon) listen() (listeners []net.Listener, err error) {
 		d.parts.OnStop(at.name, func(context.Context) error { return ignoreClosed(l.Close()) })
 
 		listeners = append(listeners, l)
-		d.addrs = append(d.addrs, l.Addr())
+		d.bound = append(d.bound, bound{at.scheme, l.Addr()})
 	}
 
 	return listeners, nil
+}
+
+// urls returns the URLs of the API, that for other hosts last.
+func (d *Daemon) urls() []string {
+	var all []string
+
+	for _, b := range d.bound {
+		at, isTCP := b.addr.(*net.TCPAddr)
+		switch {
+		case b.scheme == "":
+		case !isTCP:
+			all = append(all, b.scheme+"://"+d.file.Socket)
+		// The address of all of this host is none for others.
+		case at.IP.IsUnspecified() && d.node.Addr != "":
+			all = append(all, b.scheme+"://"+net.JoinHostPort(d.node.Addr, strconv.Itoa(at.Port)))
+		default:
+			all = append(all, b.scheme+"://"+at.String())
+		}
+	}
+
+	return all
 }
 
 // listenTLS binds the address of HTTPS.
@@ -482,7 +508,14 @@ func (d *Daemon) shutdownAPI(ctx context.Context) error {
 
 // Addrs returns the addresses of the Unix socket, and then of plain HTTP, HTTPS and
 // the metrics, as far as they are configured.
-func (d *Daemon) Addrs() []net.Addr { return d.addrs }
+func (d *Daemon) Addrs() []net.Addr {
+	all := make([]net.Addr, len(d.bound))
+	for i, b := range d.bound {
+		all[i] = b.addr
+	}
+
+	return all
+}
 
 // Reload reads the configuration file again. It takes effect as a whole, or is
 // refused with the reason and changes nothing.

@@ -99,6 +99,18 @@ func TestHTTPS(t *testing.T) {
 		}
 	}
 
+	// Other hosts find this instance by its record.
+	instances, err := s.Instances(s.ctx())
+	s.must(err)
+
+	ca, err := pki.ReadCA(s.pkiDir())
+	s.must(err)
+
+	if i := instances.Items[0]; i.CA != client.Fingerprint(ca) || i.API[len(i.API)-1] != s.secureURL() ||
+		!slices.Contains(i.API, s.url) {
+		t.Errorf("the instance is at %q with the CA %s", i.API, i.CA)
+	}
+
 	if text := s.log.String(); !strings.Contains(text, "actor=\"certificate:rack1\"") {
 		t.Error("the log does not name the certificate")
 	}

@@ -138,7 +138,7 @@ func accessScopeOf(s access.Scope) *api.Scope {
 
 func instanceOf(in *state.Instance, lead state.Instance) api.Instance {
 	return api.Instance{
-		ID: in.ID, Node: in.Node, Addr: in.Addr, API: in.API, Version: in.Version, Started: in.Started,
+		ID: in.ID, Node: in.Node, Addr: in.Addr, API: in.API, CA: in.CA, Version: in.Version, Started: in.Started,
 		Leads: in.Identity == lead.Identity,
 	}
 }

@@ -18,9 +18,10 @@ import (
 type Instance struct {
 	cluster.Identity
 
-	Addr    string    `json:"addr"`    // of its host; empty: unknown
-	API     []string  `json:"api"`     // URLs of its API
-	Version string    `json:"version"` // of clusterm
+	Addr    string    `json:"addr"`         // of its host; empty: unknown
+	API     []string  `json:"api"`          // URLs of its API, that for other hosts last
+	CA      string    `json:"ca,omitempty"` // fingerprint of the CA of its https URL; empty: no HTTPS
+	Version string    `json:"version"`      // of clusterm
 	Started time.Time `json:"started"`
 }
 
@@ -78,7 +79,7 @@ func NotLeading(r record.Reader, work string) error {
 		return err.Do("ask the one on %s", lead.Node)
 	}
 
-	return err.Do("ask the one on %s, at %s", lead.Node, lead.API[0])
+	return err.Do("ask the one on %s, at %s", lead.Node, lead.API[len(lead.API)-1])
 }
 
 // leadAgain is how long it takes at most until an instance leads again after another one was lost.
