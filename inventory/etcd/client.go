@@ -3,6 +3,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -47,10 +48,12 @@ type Client struct {
 	*clientv3.Client
 	Prefix string // starts with a slash, ends without one
 
+	host   *Server          // the member on this host, of Server.Dial; else nil
 	auth   *clientv3.Client // requests tokens; nil without a user
 	empty  bool             // set by checkSchema
 	mu     sync.Mutex
 	server serverVersion // guarded by mu
+	others []string      // client URLs of the other voters, as last seen; guarded by mu
 	stop   context.CancelFunc
 	tasks  sync.WaitGroup
 }
@@ -152,16 +155,17 @@ func connect(
 	return client, nil
 }
 
-// setOptions sets the options that all connections share.
+// setOptions adds the options that all connections share.
 func setOptions(config *clientv3.Config) {
 	config.Logger = zap.NewNop()
 	config.DialTimeout = 5 * time.Second // applies to the first token, if there is a user
-	config.DialKeepAliveTime, config.DialKeepAliveTimeout = 10*time.Second, 5*time.Second
+	config.DialKeepAliveTime = 10 * time.Second
+	config.DialKeepAliveTimeout = cmp.Or(config.DialKeepAliveTimeout, 5*time.Second)
 	config.MaxCallSendMsgSize, config.MaxCallRecvMsgSize = maxRequestSize, 1<<30
 
 	// The defaults of gRPC wait up to two minutes, too long for a server on this host
 	// or nearby.
-	config.DialOptions = []grpc.DialOption{
+	config.DialOptions = append([]grpc.DialOption{
 		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: grpcbackoff.Config{
@@ -172,7 +176,7 @@ func setOptions(config *clientv3.Config) {
 			},
 			MinConnectTimeout: 5 * time.Second,
 		}),
-	}
+	}, config.DialOptions...)
 }
 
 // explain replaces err by a more useful error if there is one, and reports whether

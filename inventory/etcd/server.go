@@ -42,6 +42,8 @@ const (
 	compactInterval = "30m"
 	snapshotEntries = 10_000
 	maxRequestSize  = 4 << 20 // bytes
+
+	lanTick, lanElection = 100, 1000 // milliseconds; of a server that other hosts reach
 )
 
 // DefaultQuota is the size in bytes at which the embedded etcd refuses writes: the
@@ -75,18 +77,23 @@ type ServerOptions struct {
 	Log             logrus.FieldLogger
 }
 
-// Server is a running etcd with a single member.
+// Server is a running etcd: the only member of its cluster, or one of several.
 type Server struct {
-	opts   ServerOptions
-	lock   *localfile.FileLock
-	inside *embed.Etcd // nil if the server is a child process
+	opts ServerOptions
+	lock *localfile.FileLock
+
+	opening sync.Mutex // held by Open
+	mu      sync.Mutex
+	inside  *embed.Etcd        // nil if the server is a child process; guarded by mu
+	stop    context.CancelFunc // ends the child process, which is started again; guarded by mu
+	closed  bool               // guarded by mu
 
 	cancel   context.CancelFunc
 	tasks    sync.WaitGroup
 	restarts atomic.Int64
 	exit     atomic.Pointer[serverExit]
-	damaged  context.Context // ends when the child process finds damaged data
-	damage   context.CancelFunc
+	hopeless context.Context // ends when a restart cannot help: damaged data, or a removed member
+	giveUp   context.CancelFunc
 	close    func() error
 }
 
@@ -148,13 +155,11 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 	}
 
 	s := &Server{opts: o, lock: lock}
-	s.damaged, s.damage = context.WithCancel(context.Background())
+	s.hopeless, s.giveUp = context.WithCancel(context.Background())
 	s.close = sync.OnceValue(s.shutDown)
 
 	if len(o.Command) == 0 {
-		// Warnings of an in-process server would end up in the output of the tests.
-		s.inside, err = serve(ctx, o, zap.NewAtomicLevelAt(zapcore.ErrorLevel))
-		if err != nil {
+		if err := s.serveInside(ctx); err != nil {
 			lock.Close()
 			return nil, err
 		}
@@ -170,16 +175,17 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// Dial connects to the server, waits up to a minute until it responds, and refuses
-// data of another schema. It gives up early if the child process finds damaged data.
+// Dial connects to the server and the other voters of its cluster, waits up to a
+// minute until one responds, and refuses data of another schema. It gives up early if
+// the server finds damaged data, or has been removed from its cluster.
 func (s *Server) Dial(ctx context.Context, prefix string) (*Client, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	stop := context.AfterFunc(s.damaged, cancel)
+	stop := context.AfterFunc(s.hopeless, cancel)
 	defer stop()
 
-	client, err := Dial(ctx, prefix, s.Endpoint())
+	client, err := s.dial(ctx, prefix)
 
 	// The error of the server explains more than the timeout of its client.
 	ended := s.Ended()
@@ -187,7 +193,9 @@ func (s *Server) Dial(ctx context.Context, prefix string) (*Client, error) {
 	switch {
 	case err == nil || ended == nil:
 		return client, err
-	case s.damaged.Err() != nil:
+	case s.Removed():
+		return nil, removed(s.opts.Dir)
+	case s.hopeless.Err() != nil:
 		return nil, damaged(s.opts.dataDir(), databaseFile, s.exit.Load().err)
 	}
 
@@ -259,16 +267,37 @@ func lockDir(ctx context.Context, dir, name string, waiting func()) (*localfile.
 // nothing works without the store, so a longer one would only prolong the outage.
 func (s *Server) supervise(ctx context.Context) {
 	for {
-		err := s.runChild(ctx)
-		if ctx.Err() != nil {
+		child, stop := context.WithCancel(ctx)
+
+		s.mu.Lock()
+		s.stop = stop
+		s.mu.Unlock()
+
+		err := s.runChild(child)
+		asked := child.Err() != nil
+
+		stop()
+
+		switch {
+		case ctx.Err() != nil:
 			return
+		case asked:
+			continue
 		}
 
 		s.exit.Store(&serverExit{err, time.Now()})
+
+		if s.Removed() {
+			s.opts.Log.Error(removed(s.opts.Dir))
+			s.giveUp()
+
+			return
+		}
+
 		s.restarts.Add(1)
 
 		if damage.MatchString(err.Error()) {
-			s.damage()
+			s.giveUp()
 		}
 
 		s.opts.Log.WithError(err).Error("the embedded etcd has exited; restarting it")
@@ -381,16 +410,22 @@ func relay(r *io.PipeReader, log logrus.FieldLogger) (lastError string) {
 func (s *Server) Close() error { return s.close() }
 
 func (s *Server) shutDown() error {
-	s.damage()
+	s.giveUp()
 
-	if s.inside != nil {
-		s.inside.Close()
+	s.mu.Lock()
+	s.closed = true
+	inside := s.inside
+	s.mu.Unlock()
+
+	if inside != nil {
+		inside.Close()
 	}
 
 	if s.cancel != nil {
 		s.cancel()
-		s.tasks.Wait()
 	}
+
+	s.tasks.Wait()
 
 	return s.lock.Unlock()
 }
@@ -429,6 +464,10 @@ func Main(dir string) int {
 		level.SetLevel(zapcore.FatalLevel) // the listeners would log their end as errors
 		e.Close()
 		return 0
+	case <-e.Server.StopNotify():
+		// etcd ends itself for no other reason.
+		fmt.Fprintln(os.Stderr, "error\t"+removedWords)
+		return 1
 	case err := <-e.Err():
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -475,10 +514,17 @@ func anyLocked(dir string) bool {
 
 // serve starts etcd in this process and waits until it serves.
 func serve(ctx context.Context, o ServerOptions, level zap.AtomicLevel) (*embed.Etcd, error) {
-	cfg := o.serverConfig(level)
+	cfg, err := o.serverConfig(level)
+	if err != nil {
+		return nil, err
+	}
 
 	// The sockets of a killed process remain, and etcd would not replace them.
-	for _, u := range slices.Concat(cfg.ListenClientUrls, cfg.ListenPeerUrls) {
+	for _, u := range slices.Concat(cfg.ListenClientUrls, cfg.ListenClientHttpUrls, cfg.ListenPeerUrls) {
+		if u.Scheme != "unix" {
+			continue
+		}
+
 		if err := os.Remove(u.Path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
@@ -494,12 +540,19 @@ func serve(ctx context.Context, o ServerOptions, level zap.AtomicLevel) (*embed.
 			Do("see its lines in the log; if they report damaged data, restore a backup of %s", o.Dir)
 	}
 
+	// One of several members waits for a quorum, for as long as that takes.
+	if len(e.Server.Cluster().Members()) > 1 {
+		return e, nil
+	}
+
 	timer := time.NewTimer(startTimeout)
 	defer timer.Stop()
 
 	select {
 	case <-e.Server.ReadyNotify():
-		return e, nil
+		if err = announce(ctx, e); err == nil {
+			return e, nil
+		}
 	case err = <-e.Err():
 	case <-timer.C:
 		err = fmt.Errorf("it did not serve within %s", startTimeout)
@@ -514,8 +567,13 @@ func serve(ctx context.Context, o ServerOptions, level zap.AtomicLevel) (*embed.
 
 func (o ServerOptions) dataDir() string { return filepath.Join(o.Dir, "data") }
 
-func (o ServerOptions) serverConfig(level zap.AtomicLevel) *embed.Config {
+func (o ServerOptions) serverConfig(level zap.AtomicLevel) (*embed.Config, error) {
 	at := func(name string) []url.URL { return []url.URL{{Scheme: "unix", Path: o.socket(name)}} }
+
+	m, err := o.member()
+	if err != nil {
+		return nil, err
+	}
 
 	cfg := embed.NewConfig()
 	cfg.Name = "clusterm"
@@ -540,5 +598,31 @@ func (o ServerOptions) serverConfig(level zap.AtomicLevel) *embed.Config {
 	)
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), level)))
 
-	return cfg
+	cfg.MaxLearners = MaxMembers - 1
+
+	if m == nil {
+		return cfg, nil
+	}
+
+	cfg.Name = m.Name
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{*m.peerURL()}, []url.URL{*m.peerURL()}
+	cfg.ListenClientUrls = append(cfg.ListenClientUrls, *m.clientURL())
+	cfg.AdvertiseClientUrls = []url.URL{*m.clientURL()}
+	cfg.ClientTLSInfo, cfg.PeerTLSInfo = m.tlsInfo(), m.tlsInfo()
+
+	// With HTTP on a listener of its own, the others speak plain gRPC. Through the HTTP
+	// server, gRPC ignores the options above, and a shutdown waits for idle connections.
+	cfg.ListenClientHttpUrls = at("http")
+	cfg.EnableGRPCGateway = false
+
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	if len(m.InitialCluster) > 0 {
+		cfg.InitialCluster, cfg.ClusterState = m.initialCluster(), embed.ClusterStateFlagExisting
+	}
+
+	// Between hosts, a pause of a process must not cost the leadership. A server that was
+	// opened is about to have others, and cannot change these at run time.
+	cfg.TickMs, cfg.ElectionMs = lanTick, lanElection
+
+	return cfg, nil
 }

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+)
+
+// Times of a client of several members.
+const (
+	// FollowEvery is the usual time between two looks at the members.
+	FollowEvery = 2 * time.Second
+
+	roleTimeout = time.Second     // for a member to report whether it serves
+	listTimeout = 2 * time.Second // for the list of members
+	pingTimeout = 3 * time.Second // for a member that was silent for a while to answer a ping
+)
+
+// firstReachable makes gRPC use the first endpoint that it can connect to, in place of
+// all in turn. A request then depends on the member on this host and no other, and
+// moves on at once where the connection breaks.
+const firstReachable = `{"loadBalancingPolicy": "pick_first"}`
+
+// dial connects to the server and to the other voters that its description names.
+func (s *Server) dial(ctx context.Context, prefix string) (*Client, error) {
+	m, err := s.opts.member()
+	if err != nil {
+		return nil, err
+	}
+
+	config := clientv3.Config{
+		Endpoints: []string{s.Endpoint()}, DialKeepAliveTimeout: pingTimeout,
+		DialOptions: []grpc.DialOption{
+			grpc.WithTransportCredentials(newMemberCredentials(s.opts.Dir)),
+			grpc.WithDisableServiceConfig(), grpc.WithDefaultServiceConfig(firstReachable),
+		},
+	}
+
+	accept := func(ctx context.Context, c *Client) error {
+		c.server.version = Version
+
+		if c.host == nil {
+			c.host = s
+			if m != nil {
+				c.others = m.Endpoints
+			}
+		}
+
+		if len(c.others) > 0 {
+			c.choose(ctx, false)
+		}
+
+		return nil
+	}
+
+	return connect(ctx, config, prefix, accept, nil)
+}
+
+// Follow keeps the endpoints of the client those of the voters until ctx ends; see
+// SetMembers.
+func (c *Client) Follow(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+
+	for {
+		c.SetMembers(ctx)
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// SetMembers makes the voters the endpoints of a client of Server.Dial: the socket of
+// this host first while its member votes and knows a leader, and else the other voters
+// that do. A learner refuses most requests, and a member without a leader answers none.
+// Requests move to the first endpoint; watches and keepalives stay where they are until
+// that connection ends. The others are kept in member.json for the next start. It
+// blocks for a few seconds at most, and leaves everything as it is while no member
+// answers.
+func (c *Client) SetMembers(ctx context.Context) {
+	if c.host == nil {
+		return
+	}
+
+	list, local, err := c.listMembers(ctx)
+	if err == nil {
+		others := c.otherVoters(list)
+
+		c.mu.Lock()
+		changed := !slices.Equal(c.others, others)
+		c.others = others
+		c.mu.Unlock()
+
+		if changed {
+			c.host.remember(others)
+		}
+	}
+
+	c.choose(ctx, local)
+}
+
+// listMembers lists the members, and reports whether the member on this host answered.
+func (c *Client) listMembers(ctx context.Context) (list []*pb.Member, local bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+
+	var from peer.Peer
+
+	resp, err := pb.NewClusterClient(c.ActiveConnection()).
+		MemberList(ctx, &pb.MemberListRequest{Linearizable: true}, grpc.Peer(&from))
+	if err != nil {
+		return nil, false, err
+	}
+
+	return resp.Members, from.Addr != nil && from.Addr.Network() == "unix", nil
+}
+
+// otherVoters returns the client URLs of all voters but the member on this host.
+func (c *Client) otherVoters(list []*pb.Member) []string {
+	own, err := c.host.opts.member()
+	if err != nil || own == nil {
+		return nil
+	}
+
+	var urls []string
+	for _, m := range list {
+		if !m.IsLearner && !slices.Contains(m.ClientURLs, own.ClientURL()) {
+			urls = append(urls, m.ClientURLs...)
+		}
+	}
+	slices.Sort(urls)
+
+	return urls
+}
+
+// choose sets the endpoints. local reports that the member on this host has just
+// answered.
+func (c *Client) choose(ctx context.Context, local bool) {
+	c.mu.Lock()
+	others := c.others
+	c.mu.Unlock()
+
+	own := c.host.Endpoint()
+
+	switch {
+	case c.serves(ctx, own):
+		// gRPC keeps its connection while that is among the endpoints.
+		if !local && len(others) > 0 {
+			c.SetEndpoints(own)
+		}
+
+		c.useEndpoints(append([]string{own}, others...))
+	case len(others) > 0:
+		c.useEndpoints(c.serving(ctx, others))
+	}
+}
+
+// serving returns the endpoints that serve, or all if none does.
+func (c *Client) serving(ctx context.Context, endpoints []string) []string {
+	serves := make([]bool, len(endpoints))
+
+	var requests sync.WaitGroup
+	for i, e := range endpoints {
+		requests.Go(func() { serves[i] = c.serves(ctx, e) })
+	}
+
+	requests.Wait()
+
+	var good []string
+	for i, e := range endpoints {
+		if serves[i] {
+			good = append(good, e)
+		}
+	}
+
+	if len(good) == 0 {
+		return endpoints
+	}
+	return good
+}
+
+// serves reports whether the member at the endpoint votes and knows a leader.
+func (c *Client) serves(ctx context.Context, endpoint string) bool {
+	ctx, cancel := context.WithTimeout(ctx, roleTimeout)
+	defer cancel()
+
+	status, err := c.Status(ctx, endpoint)
+
+	return err == nil && !status.IsLearner && status.Leader != 0
+}
+
+// useEndpoints replaces the endpoints where they differ.
+func (c *Client) useEndpoints(endpoints []string) {
+	if !slices.Equal(c.Endpoints(), endpoints) {
+		c.SetEndpoints(endpoints...)
+	}
+}
+
+// remember stores the endpoints of the other voters in member.json.
+func (s *Server) remember(others []string) {
+	// While Open works, the next look does it.
+	if !s.opening.TryLock() {
+		return
+	}
+	defer s.opening.Unlock()
+
+	m, err := s.opts.member()
+	if err != nil || m == nil || slices.Equal(m.Endpoints, others) {
+		return
+	}
+	m.Endpoints = others
+
+	if err := WriteMember(s.opts.Dir, *m); err != nil {
+		s.opts.Log.WithError(err).Warn("the other members of the store are not known at the next start")
+	}
+}
