@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/yamlfile"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/monitor/serf"
 )
 
@@ -94,7 +94,7 @@ func (c *Config) observer() string {
 	return host
 }
 
-// urls lists the managers.
+// urls lists the managers, each with the URLs of its instances.
 func (c *Config) urls() []string {
 	urls := make([]string, len(c.ReportTo))
 	for i, m := range c.ReportTo {
@@ -124,9 +124,14 @@ func (c *Config) checkManagers() error {
 		)
 	}
 
-	for i, m := range c.ReportTo {
-		if slices.Contains(c.urls()[:i], m.URL) {
-			return invalid("report_to", "%s is there twice", m.URL)
+	seen := map[string]bool{}
+
+	for _, m := range c.ReportTo {
+		for _, at := range client.URLs(m.URL) {
+			if seen[at] {
+				return invalid("report_to", "%s is there twice", at)
+			}
+			seen[at] = true
 		}
 
 		if err := m.check(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -20,10 +21,11 @@ import (
 // Manager is a manager to report to, with the trust and the credential of the
 // connection to it. The paths are absolute, and the files are for https only.
 type Manager struct {
+	// URL lists those of its instances, separated by commas. One of them gets a report.
 	URL string `yaml:"manager"`
 
-	// Fingerprint or the file with the CA pins the CA of the manager. With
-	// neither, the CAs that this host trusts count.
+	// Fingerprint or the file with the CA pins the CA of the manager, or those of its
+	// instances, separated by commas. With neither, the CAs that this host trusts count.
 	Fingerprint string `yaml:"fingerprint"`
 	CAFile      string `yaml:"ca_file"`
 
@@ -34,7 +36,7 @@ type Manager struct {
 	KeyFile   string `yaml:"key_file"`
 }
 
-// UnmarshalYAML also accepts a URL alone.
+// UnmarshalYAML also accepts a URL alone, and sequences of URLs and of fingerprints.
 func (m *Manager) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind == yaml.ScalarNode {
 		return n.Decode(&m.URL)
@@ -44,27 +46,55 @@ func (m *Manager) UnmarshalYAML(n *yaml.Node) error {
 		return err
 	}
 
+	for i := 1; i < len(n.Content); i += 2 {
+		key, value := n.Content[i-1].Value, n.Content[i]
+		if value.Kind != yaml.SequenceNode || key != "manager" && key != "fingerprint" {
+			continue
+		}
+
+		var all []string
+		if err := value.Decode(&all); err != nil {
+			return err
+		}
+		value.SetString(strings.Join(all, ","))
+	}
+
 	// A type without methods, which does not call this one.
 	type plain Manager
 
 	return n.Decode((*plain)(m))
 }
 
-// check refuses a URL that a client cannot use, and one that would carry reports
+// check refuses URLs that a client cannot use, and those that would carry reports
 // over the network in the clear. It reads no file.
 func (m Manager) check() error {
-	u, err := url.Parse(m.URL)
+	urls := client.URLs(m.URL)
+	if len(urls) == 0 {
+		urls = []string{""} // which is refused
+	}
+
+	for _, at := range urls {
+		if err := m.checkURL(at); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func (m Manager) checkURL(at string) error {
+	u, err := url.Parse(at)
 	if err != nil || u.Scheme != "unix" && u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("%q is none of https://HOST:PORT, unix:///PATH and http://ADDRESS:PORT", m.URL)
+		return fmt.Errorf("%q is none of https://HOST:PORT, unix:///PATH and http://ADDRESS:PORT", at)
 	}
 
 	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
 		return fmt.Errorf(
-			"%s is not on this host, and plain HTTP is not protected; use the https:// URL of the manager", m.URL,
+			"%s is not on this host, and plain HTTP is not protected; use the https:// URL of the manager", at,
 		)
 	}
 
-	if _, err := client.New(client.Options{URL: m.URL}); err != nil {
+	if _, err := client.New(client.Options{URL: at}); err != nil {
 		return err
 	}
 
@@ -74,7 +104,7 @@ func (m Manager) check() error {
 
 	if m != (Manager{URL: m.URL}) {
 		return fmt.Errorf("%s takes neither CA nor credential: its role is that of the listener; leave the other keys "+
-			"out, or use an https:// URL", m.URL)
+			"out, or use an https:// URL", at)
 	}
 
 	return nil

@@ -241,6 +241,59 @@ func TestReporterParts(t *testing.T) {
 	}
 }
 
+// TestReporterInstances: a report goes to one instance of a manager, and to another one while that is down. A monitor
+// keeps what it has reported if the configuration names another instance.
+func TestReporterInstances(t *testing.T) {
+	t.Parallel()
+
+	a, b := &fakeManager{alive: map[string]bool{}}, &fakeManager{alive: map[string]bool{}}
+	first, second := httptest.NewServer(a), httptest.NewServer(b)
+	t.Cleanup(second.Close)
+
+	both := first.URL + "," + second.URL
+	file := filepath.Join(t.TempDir(), "reported.json")
+
+	manager, err := client.New(client.Options{URL: both})
+	errtest.None(t, err)
+	nodes, err := openReported(file, []string{both})
+	errtest.None(t, err)
+	r := newReporter(manager, both, observer, nodes, silent())
+
+	step := func(words, atFirst, atSecond string, want inventory.Kind) {
+		t.Helper()
+
+		err := r.Observe(t.Context(), monitor.Report{Sightings: sightings(words)})
+		if inventory.KindOf(err) != want {
+			t.Errorf("%s: %v, want %q", words, err, want)
+		}
+
+		if got, other := a.take(), b.take(); got != atFirst || other != atSecond {
+			t.Errorf("%s: the instances got %q and %q", words, got, other)
+		}
+	}
+	step("a b", "some a-1 b-1", "", "")
+
+	a.fail = inventory.KindUnavailable
+	step("c", "", "some c-1", "")
+
+	first.Close()
+	step("d!", "", "some d-1!", "")
+
+	b.fail = inventory.KindUnavailable
+	step("e", "", "", inventory.KindUnavailable)
+
+	want := []string{"a-1", "b-1", "c-1"}
+
+	for managers, known := range map[string][]string{
+		second.URL + ",http://127.0.0.1:1": want, first.URL: want, "http://127.0.0.1:1": nil,
+	} {
+		nodes, err := openReported(file, []string{managers})
+		if err != nil || !slices.Equal(nodes.names(), known) {
+			t.Errorf("for %s: %v, %v", managers, nodes.names(), err)
+		}
+	}
+}
+
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -340,7 +393,21 @@ func TestManagers(t *testing.T) {
 		t.Errorf("%+v, %v", c.ReportTo, err)
 	}
 
+	// The instances of one manager.
+	pins := "[" + pin + ", " + pin + "]"
+	c, err = load("{manager: [\"https://m:1\", \"https://n:1\"], token_file: /t, fingerprint: " + pins + "}")
+	want = []Manager{{URL: "https://m:1,https://n:1", Fingerprint: pin + "," + pin, TokenFile: "/t"}}
+
+	if err != nil || !slices.Equal(c.ReportTo, want) {
+		t.Errorf("%+v, %v", c.ReportTo, err)
+	}
+
 	for manager, words := range map[string]string{
+		`{manager: ["https://m:1", "http://192.0.2.1:1"], token_file: /t}`:        "plain HTTP is not protected",
+		`{manager: ["https://m:1", "unix:///s"], token_file: /t}`:                 "unix:///s takes neither CA",
+		`{manager: ["https://m:1", {}], token_file: /t}`:                          "report_to",
+		`{manager: [], token_file: /t}`:                                           "none of https",
+		`{manager: ["unix:///s", "unix:///r"]}, "unix:///r"`:                      "is there twice",
 		`{manager: "https://m:1"}`:                                                "needs a credential",
 		`{manager: "https://m:1", token_file: /t, cert_file: /c}`:                 "both token_file",
 		`{manager: "https://m:1", token_file: /t, key_file: /k}`:                  "key_file without",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/localfile"
+	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/monitor"
 )
 
@@ -25,8 +26,8 @@ type reported struct {
 	nodes map[string][]string // sorted, by manager
 }
 
-// openReported reads the file and drops managers that are no longer configured.
-// A file that does not parse is an error.
+// openReported reads the file and drops managers that are no longer configured. A
+// manager is the same one if it keeps a URL. A file that does not parse is an error.
 func openReported(path string, managers []string) (*reported, error) {
 	t := &reported{path: path, nodes: map[string][]string{}}
 
@@ -34,8 +35,10 @@ func openReported(path string, managers []string) (*reported, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return t, nil
 	}
+
+	var stored map[string][]string
 	if err == nil {
-		err = json.Unmarshal(data, &t.nodes)
+		err = json.Unmarshal(data, &stored)
 	}
 
 	if err != nil {
@@ -43,7 +46,18 @@ func openReported(path string, managers []string) (*reported, error) {
 			Do("remove the file; all nodes then count as joined anew")
 	}
 
-	maps.DeleteFunc(t.nodes, func(manager string, _ []string) bool { return !slices.Contains(managers, manager) })
+	for former, nodes := range stored {
+		urls := client.URLs(former)
+		same := func(manager string) bool {
+			return slices.ContainsFunc(client.URLs(manager), func(at string) bool { return slices.Contains(urls, at) })
+		}
+
+		if i := slices.IndexFunc(managers, same); i >= 0 {
+			known := slices.Concat(t.nodes[managers[i]], nodes)
+			slices.Sort(known)
+			t.nodes[managers[i]] = slices.Compact(known)
+		}
+	}
 
 	return t, nil
 }
