@@ -176,7 +176,7 @@ const (
 	// maxDial bounds a connection, with its handshake.
 	maxDial = 10 * time.Second
 	// quickDial is the bound while other instances may answer sooner.
-	quickDial = time.Second
+	quickDial = 800 * time.Millisecond
 )
 
 type dialLimitKey struct{}
