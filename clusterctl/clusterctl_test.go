@@ -40,6 +40,7 @@ func TestImports(t *testing.T) {
 		"clusterctl/bundle",
 		"clusterctl/contexts",
 		"clusterctl/fleet",
+		"management/backup",   // pure: the format of a backup, which it checks on the way
 		"management/selector", // pure: which node is in which group of a fleet file
 		"inventory/localfile", // the file with the contexts: replaced as a whole
 		"inventory/yamlfile",  // read strictly

@@ -208,8 +208,8 @@ func allRows() rows {
 		nodesRows(), importRows(), moveRows(), verbRows(), jobRows(), planRows(), eventsRows(), auditRows(), varsRows(),
 		configRows(), fleetRows(), loginRows(), contextRows(), inventoryRows(), tokenRows(), certificateRows(),
 		authRows(), notificationRows(), keyRows(), policyRows(), rolloutRows(), groupsRows(), windowsRows(),
-		pauseRows(), repoRows(), statusRows(), supportRows(), completionRows(), referenceRows(), pingRows(),
-		trustRows(), powerRows(), alertRows(), factsRows(), classRows(),
+		pauseRows(), repoRows(), statusRows(), supportRows(), backupRows(), completionRows(), referenceRows(),
+		pingRows(), trustRows(), powerRows(), alertRows(), factsRows(), classRows(),
 		itemRows(groupNoun), itemRows(windowNoun), itemRows(policyNoun),
 	} {
 		maps.Copy(all, some)

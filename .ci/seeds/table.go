@@ -243,4 +243,16 @@ var seeds = []seed{
 		is:      `if slices.Contains(g.refused, login) {`,
 		becomes: `if false {`,
 	},
+	{
+		name: "the checksum of a backup is not checked", file: "management/backup/backup.go",
+		pkg: "management/backup", test: "TestFlipped",
+		is:      `	case string(found) != t.Checksum:`,
+		becomes: `	case found == nil:`,
+	},
+	{
+		name: "a backup reads each page at its own revision", file: "management/etcd/backup.go",
+		pkg: "management/etcd", test: "TestBackupIsOneRevision",
+		is:      `clientv3.WithRange(end), clientv3.WithRev(h.Revision),`,
+		becomes: `clientv3.WithRange(end),`,
+	},
 }

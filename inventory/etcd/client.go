@@ -256,7 +256,8 @@ func accessRemedy(err error) string {
 	return ""
 }
 
-func (c *Client) schemaKey() string { return c.Prefix + "/schema" }
+// SchemaKey is the key of the version of the stored data.
+func (c *Client) SchemaKey() string { return c.Prefix + "/schema" }
 
 // checkSchema refuses data that this build cannot read. It writes nothing, so that a full
 // store can be opened, and another build still runs with the data.
@@ -272,7 +273,7 @@ func (c *Client) checkSchema(ctx context.Context) error {
 // readSchema returns the record of the schema version, or nil if there is none. It is
 // KindRefused if this build cannot read data of that version.
 func (c *Client) readSchema(ctx context.Context) (*mvccpb.KeyValue, error) {
-	resp, err := c.Get(ctx, c.schemaKey())
+	resp, err := c.Get(ctx, c.SchemaKey())
 	if err != nil || len(resp.Kvs) == 0 {
 		return nil, Error(err)
 	}
@@ -300,10 +301,10 @@ func (c *Client) SchemaOps(ctx context.Context) (ops Ops, upgraded bool, err err
 	if kv != nil {
 		found = kv.ModRevision
 	}
-	ops.If = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(c.schemaKey()), "=", found)}
+	ops.If = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(c.SchemaKey()), "=", found)}
 
 	if upgraded = kv != nil && string(kv.Value) == formerSchema; upgraded {
-		ops.Then = []clientv3.Op{clientv3.OpPut(c.schemaKey(), Schema)}
+		ops.Then = []clientv3.Op{clientv3.OpPut(c.SchemaKey(), Schema)}
 	}
 
 	return ops, upgraded, nil
@@ -317,7 +318,7 @@ func (c *Client) Initialize(ctx context.Context) error {
 	ctx, cancel := Bounded(ctx)
 	defer cancel()
 
-	_, err := c.Put(ctx, c.schemaKey(), Schema)
+	_, err := c.Put(ctx, c.SchemaKey(), Schema)
 	return Error(err)
 }
 

@@ -78,6 +78,7 @@ const (
 	PathAudit        = "/v1/audit"                // GET ?since=…&who=…&tail=N: AuditList; ?follow=true: AuditEvents
 	PathAuditLines   = "/v1/audit/export"         // GET: one AuditEntry per line
 	PathAuditCheck   = "/v1/audit/verification"   // GET: AuditReport
+	PathBackup       = "/v1/backup"               // GET: a backup, see package backup
 	PathWhoAmI       = "/v1/auth/whoami"          // GET: Identity
 	PathCanI         = "/v1/auth/can-i"           // GET ?verb=…&node=…: Permission
 	PathWatch        = "/v1/watch"                // GET ?kinds=…&name=…&selector=…&since=REVISION: Change events
@@ -207,6 +208,7 @@ const (
 	TypeText    = "text/plain; charset=utf-8"
 	TypeYAML    = "application/yaml"
 	TypeHTML    = "text/html; charset=utf-8"
+	TypeBackup  = "application/octet-stream"
 )
 
 // Path returns the path with its parameters filled in, in order and escaped.

@@ -83,8 +83,30 @@ func (c *Client) ExportAudit(ctx context.Context, f AuditFilter, w io.Writer) er
 		return e.notStream(res)
 	}
 
+	return e.copy(ctx, w, res.Body)
+}
+
+// Backup writes a backup of all records to w. Whether it is complete shows its end: see package backup.
+func (c *Client) Backup(ctx context.Context, w io.Writer) error {
+	res, e, err := c.open(ctx, call{method: http.MethodGet, path: api.PathBackup})
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+
+	if !isType(res, api.TypeBackup) {
+		return e.notStream(res)
+	}
+
+	return e.copy(ctx, w, res.Body)
+}
+
+// copy copies the body of an answer to w.
+func (e *endpoint) copy(ctx context.Context, w io.Writer, body io.Reader) error {
 	to := &written{to: w}
-	if _, err = io.Copy(to, res.Body); err != nil && to.err == nil {
+
+	_, err := io.Copy(to, body)
+	if err != nil && to.err == nil {
 		return e.explain(ctx, err)
 	}
 

@@ -118,6 +118,7 @@ func (d *Daemon) wireUseCases() {
 		Explain:   explain.New(d.store, d.desired, d.explainSettings, d.policies),
 		Desired:   d.desired,
 		Settings:  d.settings,
+		Backup:    d.store.Backup,
 
 		Automation: server.Automation{
 			Policies: d.policies,

@@ -84,6 +84,7 @@ func TestEveryReadIsTagged(t *testing.T) {
 	examples := map[string]bool{
 		api.PathLog: true, api.PathEvents: true, api.PathWatch: true, api.PathHealth: true, api.PathSecrets: true,
 		api.PathAudit: true, api.PathAuditLines: true, api.PathAuditCheck: true,
+		api.PathBackup:        true,
 		api.PathNotifications: true, api.PathDeliveries: true, api.PathWhoAmI: true, api.PathCanI: true,
 	}
 	for path := range tagged {

@@ -3,9 +3,11 @@
 package server_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -19,6 +21,7 @@ import (
 	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/backup"
 	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/enroll"
 	"github.com/contiv/cluster/management/explain"
@@ -1051,6 +1054,13 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 			return merge.Settings{Groups: inventory.DefaultGroups()}
 		}),
 		Settings: config,
+		Backup: func(_ context.Context, version string, w io.Writer) (backup.Trailer, error) {
+			out, err := backup.NewWriter(w, backup.Header{Version: version}, bytes.Clone)
+			if err != nil {
+				return backup.Trailer{}, err
+			}
+			return out.Close()
+		},
 		Automation: server.Automation{
 			Policies: fakePolicies{m}, Windows: fakeWindows{m}, Rollouts: fakeRollouts{m},
 			Repository: fakeRepository{}, Notifier: fakeNotifier{},

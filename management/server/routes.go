@@ -58,8 +58,8 @@ func (s *Server) versioned() []rest.Route {
 	}
 
 	routes = slices.Concat(
-		routes, s.authRoutes(), s.secretRoutes(), s.healthRoutes(), s.auditRoutes(), s.referenceRoutes(),
-		s.notificationRoutes(),
+		routes, s.authRoutes(), s.secretRoutes(), s.healthRoutes(), s.auditRoutes(), s.backupRoutes(),
+		s.referenceRoutes(), s.notificationRoutes(),
 	)
 	for i := range routes {
 		routes[i].Family = rest.Versioned

@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/audit"
+	"github.com/contiv/cluster/management/backup"
 	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/explain"
 	"github.com/contiv/cluster/management/gossipkey"
@@ -288,6 +289,9 @@ type Options struct {
 	Explain    Explainer
 	Desired    Desired
 	Settings   Settings
+	// Backup writes all records, as they are at one revision, as a backup by this version of clusterm, and blocks until
+	// w has them. An error before its first byte left nothing in w.
+	Backup func(ctx context.Context, version string, w io.Writer) (backup.Trailer, error)
 
 	Automation
 	Keys

@@ -3,6 +3,7 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -597,6 +598,11 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 	expect(t, "degraded", must[api.Health](t)(c.Health(ctx)).Status, api.HealthDegraded)
 	s.health.Status = api.HealthOK
 	expect(t, "version", must[api.Version](t)(c.Version(ctx)).Version, "1.2.3")
+
+	var file bytes.Buffer
+	if err := c.Backup(ctx, &file); err != nil || !strings.HasPrefix(file.String(), "clusterm-backup ") {
+		t.Errorf("a backup that begins %.20q, %v", &file, err)
+	}
 
 	if text := must[string](t)(c.Metrics(ctx)); !strings.Contains(text, "\n# TYPE ") {
 		t.Errorf("metrics: %q", text)
