@@ -10,16 +10,23 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"math/big"
 	mathrand "math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
 )
 
@@ -124,6 +131,7 @@ type cluster struct {
 	authority *authority
 	network   string // the first three numbers of the addresses
 	children  bool   // the servers are child processes
+	quota     int64  // of later ones; 0: the default
 	instances []*instance
 }
 
@@ -150,6 +158,22 @@ func (c *cluster) open(t *testing.T) {
 
 func (i *instance) pidFile() string { return filepath.Join(i.opts.Dir, "pid") }
 
+// kill kills the child process.
+func (i *instance) kill(t *testing.T) {
+	t.Helper()
+	i.signal(t, "KILL")
+}
+
+func (i *instance) signal(t *testing.T, name string) {
+	t.Helper()
+
+	pid, err := os.ReadFile(i.pidFile())
+	errtest.None(t, err)
+	if out, err := exec.Command("kill", "-"+name, strings.TrimSpace(string(pid))).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
 // next describes one more instance.
 func (c *cluster) next(t *testing.T) *instance {
 	t.Helper()
@@ -157,7 +181,7 @@ func (c *cluster) next(t *testing.T) *instance {
 	n := len(c.instances) + 1
 	i := &instance{
 		Member: c.authority.member(t, fmt.Sprintf("i%d", n), fmt.Sprint(c.network, n)),
-		opts:   ServerOptions{Dir: shortDir(t), NoSync: true},
+		opts:   ServerOptions{Dir: shortDir(t), NoSync: true, Quota: c.quota},
 	}
 
 	// A killed child stays away.
@@ -300,6 +324,46 @@ func (i *instance) holds(t *testing.T, keys ...string) {
 	}
 }
 
+// named returns the member of the instance.
+func (c *cluster) named(t *testing.T, by *instance, name string) ClusterMember {
+	t.Helper()
+
+	members := c.members(t, by)
+	for _, m := range members {
+		if m.Name == name {
+			return m
+		}
+	}
+
+	t.Fatalf("no member %s: %+v", name, members)
+
+	return ClusterMember{}
+}
+
+// leader returns the instance that leads and the others.
+func (c *cluster) leader(t *testing.T) (leader *instance, others []*instance) {
+	t.Helper()
+
+	members := c.members(t, c.instances[0])
+	for _, m := range members {
+		for _, i := range c.instances {
+			switch {
+			case m.Name != i.Name:
+			case m.Leader:
+				leader = i
+			default:
+				others = append(others, i)
+			}
+		}
+	}
+
+	if leader == nil || len(others) != len(c.instances)-1 {
+		t.Fatalf("no leader, or members are missing: %+v", members)
+	}
+
+	return leader, others
+}
+
 // TestGrowthKeepsData: everything that the lone member acknowledged is on each of three,
 // and clients that were there before go on.
 func TestGrowthKeepsData(t *testing.T) {
@@ -336,6 +400,184 @@ func TestGrowthKeepsData(t *testing.T) {
 	}
 }
 
+// TestFailover kills the leader, starts it again, and kills a follower. Clients on every
+// host go on, with all that was acknowledged.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+
+	c := newThree(t, true)
+
+	var keys []string
+
+	puts := func(what string) {
+		for _, by := range c.instances {
+			longest := time.Duration(0)
+			for range 20 {
+				keys = append(keys, fmt.Sprint(len(keys)))
+				longest = max(longest, by.put(t, keys[len(keys)-1]))
+			}
+			t.Logf("%s: the longest of 20 puts of %s took %s", what, by.Name, longest.Round(time.Millisecond))
+		}
+	}
+
+	// The client of the first one is older than the network side of its server.
+	leader, others := c.leader(t)
+	if leader != c.instances[0] {
+		t.Fatalf("%s leads", leader.Name)
+	}
+
+	leader.kill(t)
+	puts("the leader was killed")
+
+	errtest.None(t, leader.server.Close())
+	leader.server = start(t, leader.opts)
+	eventually(t, "all members answer", func() bool {
+		return !slices.ContainsFunc(c.members(t, others[0]), func(m ClusterMember) bool { return !m.Healthy })
+	})
+
+	leader, others = c.leader(t)
+	others[0].kill(t)
+	puts("a follower was killed")
+
+	leader.holds(t, keys...)
+	others[1].holds(t, keys...)
+}
+
+// TestPausedMember stops the process of the member that a client of another host uses.
+func TestPausedMember(t *testing.T) {
+	t.Parallel()
+
+	c := newThree(t, true)
+	learner := c.join(t)
+	learner.put(t, "before")
+
+	// The connection is to one of them.
+	for _, i := range c.instances[:3] {
+		i.signal(t, "STOP")
+		took := learner.put(t, "stopped-"+i.Name)
+		i.signal(t, "CONT")
+
+		t.Logf("with %s stopped, a put took %s", i.Name, took.Round(time.Millisecond))
+		eventually(t, "all members answer", func() bool {
+			members, err := learner.client.Members(within(t, testTimeout))
+			return err == nil && !slices.ContainsFunc(members, func(m ClusterMember) bool { return !m.Healthy })
+		})
+	}
+
+	for _, i := range c.instances[:3] {
+		i.holds(t, "before", "stopped-i1", "stopped-i2", "stopped-i3")
+	}
+}
+
+// TestOpenInterrupted ends the process after the first step of Open. The next start does
+// the rest, so that others can join.
+func TestOpenInterrupted(t *testing.T) {
+	t.Parallel()
+
+	c := newCluster(t, false)
+	first := c.instances[0]
+	first.put(t, "alone")
+
+	errtest.None(t, WriteMember(first.opts.Dir, first.Member))
+	errtest.None(t, first.server.Close())
+	first.server = start(t, first.opts)
+
+	c.join(t)
+	c.join(t)
+	c.grow(t, 3)
+
+	for _, i := range c.instances {
+		i.holds(t, "alone")
+	}
+}
+
+// TestOpenRefuses: an address that the server cannot have leaves it as it was.
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+
+	c := newCluster(t, false)
+	first := c.instances[0]
+
+	l, err := net.Listen("tcp", first.peerURL().Host)
+	errtest.None(t, err)
+	defer l.Close()
+
+	err = first.server.Open(within(t, testTimeout), first.Member)
+	if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), first.peerURL().Host) {
+		t.Errorf("a port in use: %v", err)
+	}
+
+	if _, err := ReadMember(first.opts.Dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a description: %v", err)
+	}
+
+	first.put(t, "after")
+	errtest.None(t, l.Close())
+	c.open(t)
+	c.join(t)
+
+	moved := first.Member
+	moved.PeerPort = freePort(t, moved.Address.String())
+	if err := first.server.Open(within(t, testTimeout), moved); inventory.KindOf(err) != inventory.KindRefused {
+		t.Errorf("another address with others in the cluster: %v", err)
+	}
+
+	first.holds(t, "after")
+}
+
+// TestAddLearner: it may be repeated, and refuses what belongs to another member.
+func TestAddLearner(t *testing.T) {
+	t.Parallel()
+
+	c := newCluster(t, false)
+	c.open(t)
+	first, second, third := c.instances[0], c.next(t), c.next(t)
+
+	add := func(name, url string) (Joining, error) {
+		return first.client.AddLearner(within(t, testTimeout), name, url)
+	}
+
+	one, err := add(second.Name, second.PeerURL())
+	errtest.None(t, err)
+
+	again, err := add(second.Name, second.PeerURL())
+	if err != nil || again.ID != one.ID || !maps.Equal(again.InitialCluster, one.InitialCluster) {
+		t.Errorf("repeated: %+v, %v, want %+v", again, err, one)
+	}
+
+	want := map[string]string{first.Name: first.PeerURL(), second.Name: second.PeerURL()}
+	if !maps.Equal(one.InitialCluster, want) || !slices.Equal(one.Endpoints, []string{first.ClientURL()}) {
+		t.Errorf("got %+v, want %v at %s", one, want, first.ClientURL())
+	}
+
+	for what, m := range map[string]struct{ name, url string }{
+		"the name of another": {first.Name, third.PeerURL()},
+		"the URL of another":  {third.Name, first.PeerURL()},
+	} {
+		if _, err := add(m.name, m.url); inventory.KindOf(err) != inventory.KindRefused {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+
+	for _, url := range []string{
+		"", "http://127.0.0.1:1", "https://127.0.0.1:1/x", "https://host:1", "https://127.0.0.1",
+	} {
+		if _, err := add(third.Name, url); inventory.KindOf(err) != inventory.KindInvalid {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+
+	if n := len(c.members(t, first)); n != 2 {
+		t.Errorf("there are %d members", n)
+	}
+
+	// Before its first start, a learner has nothing.
+	err = first.client.Promote(within(t, testTimeout), one.ID)
+	if inventory.KindOf(err) != inventory.KindConflict {
+		t.Errorf("a learner without data became a voter: %v", err)
+	}
+}
+
 // TestForeignCertificate: a certificate of another authority opens neither port.
 func TestForeignCertificate(t *testing.T) {
 	t.Parallel()
@@ -368,4 +610,69 @@ func TestForeignCertificate(t *testing.T) {
 			t.Errorf("%s accepts a client without a certificate", u)
 		}
 	}
+}
+
+// TestRemove removes the leader of three. Its server ends, and a start with its data says
+// why it is of no use.
+func TestRemove(t *testing.T) {
+	t.Parallel()
+
+	for name, children := range map[string]bool{"in this process": false, "as children": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			c := newThree(t, children)
+			leader, others := c.leader(t)
+			id := c.named(t, others[0], leader.Name).ID
+
+			// While it is down, so that it learns of its removal at its next start.
+			errtest.None(t, others[0].client.MoveLeadership(within(t, testTimeout), c.members(t, others[0])))
+			errtest.None(t, leader.server.Close())
+
+			for range 2 {
+				errtest.None(t, others[0].client.Remove(within(t, testTimeout), id))
+			}
+
+			s := start(t, leader.opts)
+
+			_, err := s.Dial(within(t, testTimeout), "/t")
+			if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "was removed") {
+				t.Errorf("got %v, want that the member was removed", err)
+			}
+			gone(t, s)
+
+			others[1].put(t, "more")
+
+			err = others[0].client.Remove(within(t, testTimeout), c.named(t, others[0], others[0].Name).ID)
+			errtest.None(t, err)
+			gone(t, others[0].server)
+
+			others[1].put(t, "alone")
+
+			err = others[1].client.Remove(within(t, testTimeout), c.named(t, others[1], others[1].Name).ID)
+			if inventory.KindOf(err) != inventory.KindRefused {
+				t.Errorf("the last member was removed: %v", err)
+			}
+		})
+	}
+}
+
+// gone waits until the server has given up.
+func gone(t *testing.T, s *Server) {
+	t.Helper()
+
+	select {
+	case <-s.Gone():
+	case <-within(t, testTimeout).Done():
+		t.Fatal("the server still runs")
+	}
+}
+
+func (c *cluster) members(t *testing.T, by *instance) []ClusterMember {
+	t.Helper()
+
+	members, err := by.client.Members(within(t, testTimeout))
+	errtest.None(t, err)
+
+	return members
 }

@@ -54,14 +54,40 @@ func (s *Server) dial(ctx context.Context, prefix string) (*Client, error) {
 			}
 		}
 
-		if len(c.others) > 0 {
-			c.choose(ctx, false)
+		if m == nil {
+			return nil
 		}
 
-		return nil
+		return c.checkMember(ctx, *m)
 	}
 
 	return connect(ctx, config, prefix, accept, nil)
+}
+
+// checkMember chooses the endpoints, and refuses a member that is none any more. etcd itself
+// may take a while to learn of that.
+func (c *Client) checkMember(ctx context.Context, own Member) error {
+	if len(c.others) > 0 {
+		c.choose(ctx, false)
+	}
+
+	list, local, err := c.listMembers(ctx)
+	if err != nil {
+		return Error(err)
+	}
+
+	// A member that was only just added has no name yet, and one that was only just opened
+	// has the former URL.
+	known := slices.ContainsFunc(list, func(m *pb.Member) bool {
+		return m.Name == own.Name || slices.Contains(m.PeerURLs, own.PeerURL())
+	})
+	if !known {
+		return removed(c.host.opts.Dir)
+	}
+
+	c.follow(ctx, list, local)
+
+	return nil
 }
 
 // Follow keeps the endpoints of the client those of the voters until ctx ends; see
@@ -94,17 +120,25 @@ func (c *Client) SetMembers(ctx context.Context) {
 	}
 
 	list, local, err := c.listMembers(ctx)
-	if err == nil {
-		others := c.otherVoters(list)
+	if err != nil {
+		c.choose(ctx, false)
+		return
+	}
 
-		c.mu.Lock()
-		changed := !slices.Equal(c.others, others)
-		c.others = others
-		c.mu.Unlock()
+	c.follow(ctx, list, local)
+}
 
-		if changed {
-			c.host.remember(others)
-		}
+// follow makes the voters of the list the endpoints. local is that of choose.
+func (c *Client) follow(ctx context.Context, list []*pb.Member, local bool) {
+	others := c.otherVoters(list)
+
+	c.mu.Lock()
+	changed := !slices.Equal(c.others, others)
+	c.others = others
+	c.mu.Unlock()
+
+	if changed {
+		c.host.remember(others)
 	}
 
 	c.choose(ctx, local)

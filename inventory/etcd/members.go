@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
@@ -21,6 +22,8 @@ const (
 	// caughtUp is the number of entries that a learner may be behind. etcd itself would
 	// promote one that lacks a tenth of them all.
 	caughtUp = 1000
+
+	changeRetry = 250 * time.Millisecond // between two attempts to change the members
 )
 
 // ClusterMember is a member of the cluster of an embedded etcd, with the state that it
@@ -37,7 +40,7 @@ type ClusterMember struct {
 	Leader  bool
 	Applied uint64 // the last entry of the log that the member has applied
 	Version string
-	DBSize  int64 // of the file, in bytes
+	Space   Space // of its database
 	Err     error // why there is no state
 }
 
@@ -101,7 +104,8 @@ func (c *Client) ask(ctx context.Context, m *ClusterMember) {
 	}
 
 	m.Healthy, m.Leader = status.Leader != 0, status.Leader == m.ID
-	m.Applied, m.Version, m.DBSize = status.RaftAppliedIndex, status.Version, status.DbSize
+	m.Applied, m.Version = status.RaftAppliedIndex, status.Version
+	m.Space = spaceOf(m.ClientURLs[0], status)
 }
 
 // CaughtUp reports whether the learner may be promoted: it lacks only what was written
@@ -147,17 +151,21 @@ func (c *Client) AddLearner(ctx context.Context, name, peerURL string) (Joining,
 
 	members := list.Members
 	if exists == nil {
-		added, err := c.MemberAddAsLearner(ctx, []string{peerURL})
-
-		switch {
-		case errors.Is(err, rpctypes.ErrPeerURLExist):
+		err := changeMembers(ctx, func() error {
+			added, err := c.MemberAddAsLearner(ctx, []string{peerURL})
+			if err == nil {
+				exists, members = added.Member, added.Members
+			}
+			return err
+		})
+		if errors.Is(err, rpctypes.ErrPeerURLExist) {
 			return Joining{}, inventory.Errorf(inventory.KindConflict, "another request added %s just now", peerURL).
 				Do("repeat the request")
-		case err != nil:
-			return Joining{}, memberError(err)
 		}
 
-		exists, members = added.Member, added.Members
+		if err != nil {
+			return Joining{}, memberError(err)
+		}
 	}
 
 	return joining(members, exists.ID, name), nil
@@ -216,7 +224,10 @@ func (c *Client) Promote(ctx context.Context, id uint64) error {
 	ctx, cancel := Bounded(ctx)
 	defer cancel()
 
-	_, err := c.MemberPromote(ctx, id)
+	err := changeMembers(ctx, func() error {
+		_, err := c.MemberPromote(ctx, id)
+		return err
+	})
 	if errors.Is(err, rpctypes.ErrMemberNotLearner) {
 		return nil
 	}
@@ -251,7 +262,10 @@ func (c *Client) Remove(ctx context.Context, id uint64) error {
 	ctx, cancel := Bounded(ctx)
 	defer cancel()
 
-	_, err = c.MemberRemove(ctx, id)
+	err = changeMembers(ctx, func() error {
+		_, err := c.MemberRemove(ctx, id)
+		return err
+	})
 	if errors.Is(err, rpctypes.ErrMemberNotFound) {
 		return nil
 	}
@@ -333,6 +347,20 @@ func (c *Client) MoveLeadership(ctx context.Context, members []ClusterMember) er
 	}
 
 	return Error(err)
+}
+
+// changeMembers repeats a change while etcd refuses it: for five seconds after each
+// connection between two members, it does not count on it yet.
+func changeMembers(ctx context.Context, change func() error) error {
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		err := change()
+		if err == nil || errors.Is(err, rpctypes.ErrUnhealthy) || errors.Is(err, rpctypes.ErrMemberNotEnoughStarted) {
+			return struct{}{}, err
+		}
+		return struct{}{}, backoff.Permanent(err)
+	}, backoff.WithBackOff(backoff.NewConstantBackOff(changeRetry)), backoff.WithMaxElapsedTime(0))
+
+	return err
 }
 
 // memberError explains the refusals of a change of the members.

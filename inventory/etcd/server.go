@@ -464,13 +464,27 @@ func Main(dir string) int {
 		level.SetLevel(zapcore.FatalLevel) // the listeners would log their end as errors
 		e.Close()
 		return 0
-	case <-e.Server.StopNotify():
-		// etcd ends itself for no other reason.
+	case <-e.Server.StoppingNotify():
 		fmt.Fprintln(os.Stderr, "error\t"+removedWords)
 		return 1
 	case err := <-e.Err():
+		if stopping(e) {
+			err = errors.New(removedWords)
+		}
+
 		fmt.Fprintln(os.Stderr, err)
 		return 1
+	}
+}
+
+// stopping reports whether etcd ends itself, which it does for one reason: its member was
+// removed.
+func stopping(e *embed.Etcd) bool {
+	select {
+	case <-e.Server.StoppingNotify():
+		return true
+	default:
+		return false
 	}
 }
 

@@ -82,8 +82,10 @@ func (s Space) Raised(a Alarm) bool { return slices.Contains(s.Alarms, a) }
 func (c *Client) Spaces(ctx context.Context) []Space {
 	var requests sync.WaitGroup
 
-	spaces := make([]Space, len(c.Endpoints()))
-	for i, endpoint := range c.Endpoints() {
+	endpoints := c.Endpoints()
+
+	spaces := make([]Space, len(endpoints))
+	for i, endpoint := range endpoints {
 		// An endpoint without an answer must not hide the state of the others.
 		requests.Go(func() { spaces[i] = c.space(ctx, endpoint) })
 	}
@@ -100,6 +102,11 @@ func (c *Client) space(ctx context.Context, endpoint string) Space {
 		return Space{Endpoint: endpoint, Err: Error(err)}
 	}
 
+	return spaceOf(endpoint, resp)
+}
+
+// spaceOf returns the state of the database that the endpoint reports.
+func spaceOf(endpoint string, resp *clientv3.StatusResponse) Space {
 	s := Space{
 		Endpoint: endpoint, File: resp.DbSize, InUse: resp.DbSizeInUse, Quota: resp.DbSizeQuota,
 		Revision: resp.Header.Revision,
@@ -137,38 +144,52 @@ func (c *Client) CompactTo(ctx context.Context, revision int64) error {
 // member at a time. A member answers nothing meanwhile.
 func (c *Client) DefragmentAll(ctx context.Context) error {
 	for _, endpoint := range c.Endpoints() {
-		ctx, cancel := context.WithTimeout(ctx, defragmentTimeout)
-		_, err := c.Defragment(ctx, endpoint)
-
-		cancel()
-
-		if err != nil {
-			return Error(err)
+		if err := c.defragment(ctx, endpoint); err != nil {
+			return err
 		}
 	}
 
 	return nil
 }
 
+func (c *Client) defragment(ctx context.Context, endpoint string) error {
+	ctx, cancel := context.WithTimeout(ctx, defragmentTimeout)
+	defer cancel()
+
+	_, err := c.Defragment(ctx, endpoint)
+	return Error(err)
+}
+
 // Disarm clears the alarm of all members. etcd raises it again if its cause remains.
 func (c *Client) Disarm(ctx context.Context, alarm Alarm) error {
+	_, err := c.disarm(ctx, alarm, func(uint64) bool { return true })
+	return err
+}
+
+// disarm clears the alarm of the members for which clears returns true. left is the number
+// of alarms that remain.
+func (c *Client) disarm(ctx context.Context, alarm Alarm, clears func(member uint64) bool) (left int, err error) {
 	ctx, cancel := Bounded(ctx)
 	defer cancel()
 
 	list, err := c.AlarmList(ctx)
 	if err != nil {
-		return Error(err)
+		return 0, Error(err)
 	}
 
 	want := pb.AlarmType(pb.AlarmType_value[string(alarm)])
 
 	var failure error
 	for _, m := range list.Alarms {
-		if m.Alarm == want {
+		switch {
+		case m.Alarm != want:
+		case !clears(m.MemberID):
+			left++
+		default:
 			_, err := c.AlarmDisarm(ctx, (*clientv3.AlarmMember)(m))
 			failure = cmp.Or(failure, err)
 		}
 	}
 
-	return Error(failure)
+	return left, Error(failure)
 }

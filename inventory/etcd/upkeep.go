@@ -4,6 +4,8 @@ package etcd
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -45,12 +47,15 @@ const (
 // UpkeepActions lists all actions.
 var UpkeepActions = []UpkeepAction{UpkeepCompact, UpkeepDefragment, UpkeepDisarm}
 
-// Upkeep keeps the database of the embedded etcd within its quota: it compacts early
+// Upkeep keeps the databases of the embedded etcds within their quota: it compacts early
 // where space gets scarce, defragments while nothing else happens, and clears
-// AlarmNoSpace once there is room again.
+// AlarmNoSpace of each member once that has room again. One instance does it for all
+// members.
 type Upkeep struct {
 	Client *Client
 	Every  time.Duration
+	// Leads reports whether this instance does the work; nil: always.
+	Leads func() bool
 	// Idle reports whether a pause of etcd would disturb no job.
 	Idle func() bool
 	// MakeRoom deletes records outside the retention. Only deletions succeed in it.
@@ -60,7 +65,7 @@ type Upkeep struct {
 	Log  logrus.FieldLogger
 
 	last         look
-	defragmented time.Time
+	defragmented map[uint64]time.Time // by the id of the member
 	failing      bool
 }
 
@@ -91,9 +96,14 @@ func (u *Upkeep) Run(ctx context.Context) {
 	}
 }
 
-// work looks at the database once and does all that is due.
+// work looks at the databases once and does all that is due.
 func (u *Upkeep) work(ctx context.Context) error {
-	s, err := u.look(ctx)
+	if u.Leads != nil && !u.Leads() {
+		u.last = look{}
+		return nil
+	}
+
+	members, s, err := u.look(ctx)
 	if err != nil || s.Raised(AlarmCorrupt) {
 		return err // with damaged data, the operator decides
 	}
@@ -111,7 +121,7 @@ func (u *Upkeep) work(ctx context.Context) error {
 		}
 
 		// The deletions have revisions of their own.
-		if s, err = u.look(ctx); err != nil {
+		if members, s, err = u.look(ctx); err != nil {
 			return err
 		}
 
@@ -125,22 +135,38 @@ func (u *Upkeep) work(ctx context.Context) error {
 
 		u.Done(UpkeepCompact)
 
-		if s, err = u.look(ctx); err != nil {
+		if members, s, err = u.look(ctx); err != nil {
 			return err
 		}
 	}
 
-	if idle && defragments(s, now.Sub(u.defragmented)) {
-		if s, err = u.defragment(ctx, s); err != nil {
+	if idle {
+		if members, s, err = u.defragment(ctx, members, full); err != nil {
 			return err
 		}
 	}
 
-	if !full || !hasRoom(s) {
+	if !full {
 		return nil
 	}
 
-	if err := u.Client.Disarm(ctx, AlarmNoSpace); err != nil {
+	return u.disarm(ctx, members, s)
+}
+
+// disarm clears AlarmNoSpace of each member that has room, or is none any more.
+func (u *Upkeep) disarm(ctx context.Context, members []ClusterMember, s Space) error {
+	crowded := func(id uint64) bool {
+		return slices.ContainsFunc(members, func(m ClusterMember) bool {
+			return m.ID == id && (m.Err != nil || !hasRoom(m.Space))
+		})
+	}
+
+	if !slices.ContainsFunc(members, func(m ClusterMember) bool { return !crowded(m.ID) }) {
+		return nil
+	}
+
+	left, err := u.Client.disarm(ctx, AlarmNoSpace, func(id uint64) bool { return !crowded(id) })
+	if err != nil || left > 0 {
 		return err
 	}
 
@@ -150,34 +176,124 @@ func (u *Upkeep) work(ctx context.Context) error {
 	return nil
 }
 
-// defragment defragments the database and returns its new state.
-func (u *Upkeep) defragment(ctx context.Context, before Space) (Space, error) {
-	begun := time.Now()
+// defragment defragments the databases for which it is worth it, one after the other, and
+// returns the new state. A member answers nothing meanwhile, so all others have to. If
+// the store is full, no change is accepted anyway, and room matters more than a pause.
+func (u *Upkeep) defragment(
+	ctx context.Context, members []ClusterMember, full bool,
+) (after []ClusterMember, fullest Space, err error) {
+	for _, id := range defragmentOrder(members) {
+		at := slices.IndexFunc(members, func(m ClusterMember) bool { return m.ID == id })
+		silent := slices.ContainsFunc(members, func(m ClusterMember) bool { return !m.Healthy })
 
-	if err := u.Client.DefragmentAll(ctx); err != nil {
-		return before, err
+		switch {
+		case at < 0 || members[at].Err != nil || silent && !full:
+			continue
+		case !defragments(members[at].Space, time.Since(u.defragmented[id])):
+			continue
+		}
+
+		if members[at].Leader && otherLeader(members) {
+			if err := u.Client.MoveLeadership(ctx, members); err != nil {
+				return members, fullestOf(members), err
+			}
+		}
+
+		if err := u.defragmentMember(ctx, members[at]); err != nil {
+			return members, fullestOf(members), err
+		}
+
+		if members, _, err = u.look(ctx); err != nil {
+			return members, fullestOf(members), err
+		}
 	}
 
-	u.defragmented = time.Now()
-	u.Done(UpkeepDefragment)
-
-	after, err := u.look(ctx)
-	if err == nil {
-		u.Log.WithField("took", time.Since(begun).Round(time.Millisecond)).
-			Infof("defragmented etcd's database: before %s, now %s", before, after)
-	}
-
-	return after, err
+	return members, fullestOf(members), nil
 }
 
-// look returns the state of the only endpoint.
-func (u *Upkeep) look(ctx context.Context) (Space, error) {
+func (u *Upkeep) defragmentMember(ctx context.Context, m ClusterMember) error {
+	begun := time.Now()
+
+	if err := u.Client.defragment(ctx, m.Space.Endpoint); err != nil {
+		return err
+	}
+
+	if u.defragmented == nil {
+		u.defragmented = map[uint64]time.Time{}
+	}
+	u.defragmented[m.ID] = time.Now()
+	u.Done(UpkeepDefragment)
+
 	ctx, cancel := Bounded(ctx)
 	defer cancel()
 
-	s := u.Client.Spaces(ctx)[0]
-	return s, s.Err
+	after := u.Client.space(ctx, m.Space.Endpoint)
+	u.Log.WithField("took", time.Since(begun).Round(time.Millisecond)).
+		Infof("defragmented etcd's database of %s: before %s, now %s", m.Title(), m.Space, after)
+
+	return after.Err
 }
+
+// defragmentOrder returns the ids of the members, the leader last.
+func defragmentOrder(members []ClusterMember) []uint64 {
+	var ids, last []uint64
+	for _, m := range members {
+		if m.Leader {
+			last = append(last, m.ID)
+		} else {
+			ids = append(ids, m.ID)
+		}
+	}
+
+	return append(ids, last...)
+}
+
+// otherLeader reports whether another member could lead.
+func otherLeader(members []ClusterMember) bool {
+	return slices.ContainsFunc(members, func(m ClusterMember) bool {
+		return m.Healthy && !m.Leader && !m.Learner
+	})
+}
+
+// look returns the members and the state of the fullest database. That a member does not
+// answer is no error.
+func (u *Upkeep) look(ctx context.Context) ([]ClusterMember, Space, error) {
+	members, err := u.Client.Members(ctx)
+	if err != nil {
+		return nil, Space{}, err
+	}
+
+	s := fullestOf(members)
+
+	return members, s, s.Err
+}
+
+// fullestOf returns the state of the database with the largest share of its quota, and the
+// newest revision and the alarms that any member knows.
+func fullestOf(members []ClusterMember) Space {
+	fullest := Space{Err: errNoAnswer}
+
+	for _, m := range members {
+		if m.Err != nil {
+			continue
+		}
+
+		s := m.Space
+		s.Revision = max(s.Revision, fullest.Revision)
+		s.Alarms = append(slices.Clone(s.Alarms), fullest.Alarms...)
+
+		if fullest.Err == nil && fullest.Share() >= s.Share() {
+			fullest.Revision, fullest.Alarms = s.Revision, s.Alarms
+			continue
+		}
+
+		fullest = s
+	}
+
+	return fullest
+}
+
+var errNoAnswer = errors.New("no member of the store reports its state")
 
 // isIdle reports whether the store changed little between two looks. Without an
 // earlier look it is unknown.

@@ -201,6 +201,89 @@ func TestUpkeepOfAFullStore(t *testing.T) {
 	}
 }
 
+// TestUpkeepOfSeveral expects room in the database of each of three members, and another
+// leader, because the first one was busy for a while. Only the leader of the service works.
+func TestUpkeepOfSeveral(t *testing.T) {
+	t.Parallel()
+
+	c := newCluster(t, false)
+	c.quota = 8 * mib
+	errtest.None(t, c.instances[0].server.Close())
+	c.instances[0].opts.Quota = c.quota
+	c.instances[0].server = start(t, c.instances[0].opts)
+	c.open(t)
+	c.join(t)
+	c.join(t)
+	c.grow(t, 3)
+
+	before, _ := c.leader(t)
+	client := c.instances[1].client
+	ctx := within(t, testTimeout)
+
+	fill(t, client, true)
+
+	var done []UpkeepAction
+
+	leads := false
+	u := &Upkeep{
+		Client: client, Log: discardLog(),
+		Leads:    func() bool { return leads },
+		Idle:     func() bool { return false },
+		Done:     func(a UpkeepAction) { done = append(done, a) },
+		MakeRoom: func(context.Context) error { return nil },
+	}
+	errtest.None(t, u.work(ctx))
+
+	if len(done) > 0 {
+		t.Errorf("an instance that does not lead did %v", done)
+	}
+
+	leads = true
+	errtest.None(t, u.work(ctx))
+
+	if _, err := client.Put(ctx, "/t/more", "x"); err != nil {
+		t.Errorf("after %v: %v", done, err)
+	}
+
+	for _, m := range c.members(t, c.instances[0]) {
+		if m.Err != nil || m.Space.Share() > 0.5 {
+			t.Errorf("%s has %s, %v", m.Name, m.Space, m.Err)
+		}
+	}
+
+	if after, _ := c.leader(t); after == before {
+		t.Errorf("%s was defragmented while it led", before.Name)
+	}
+}
+
+// TestDefragmentWaits: nothing is defragmented while a member does not answer, unless
+// the store is full.
+func TestDefragmentWaits(t *testing.T) {
+	t.Parallel()
+
+	c := newThree(t, false)
+	ctx := within(t, testTimeout)
+	client := c.instances[0].client
+
+	errtest.None(t, c.instances[2].server.Close())
+
+	members := c.members(t, c.instances[0])
+	for i := range members {
+		members[i].Space = Space{
+			Endpoint: c.instances[i].ClientURL(), File: 1000 * mib, InUse: mib, Quota: 1000 * mib,
+		}
+	}
+
+	for _, full := range []bool{false, true} {
+		n := 0
+		u := &Upkeep{Client: client, Log: discardLog(), Done: func(UpkeepAction) { n++ }}
+
+		if _, _, err := u.defragment(ctx, members, full); err != nil || (n > 0) != full {
+			t.Errorf("full %t: %d were defragmented: %v", full, n, err)
+		}
+	}
+}
+
 // TestUpkeepOfACrowdedStore expects an early compaction and, while the store is idle, a
 // defragmentation, long before an alarm.
 func TestUpkeepOfACrowdedStore(t *testing.T) {
