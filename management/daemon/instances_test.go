@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 )
 
 // cord leads from a TCP port to the socket of an etcd, until it is cut.
@@ -229,4 +231,101 @@ func TestInstances(t *testing.T) {
 	second.release(busyGate)
 	second.release(staysGate)
 	ends(stays, "first-1", 1)
+}
+
+// TestKeyOfInstances: a request with one key is one job, however many instances get it, at the same time or after the
+// death of the one that had carried it out.
+func TestKeyOfInstances(t *testing.T) {
+	t.Parallel()
+
+	sites, cords := instances(t, "first", "second")
+	first, second := sites[0], sites[1]
+
+	first.up()
+	t.Cleanup(first.down)
+	second.copyKey(first)
+	second.up()
+	t.Cleanup(second.down)
+
+	first.report("a b c d e f g h")
+	nodes, err := first.Nodes(first.ctx(), client.NodeFilter{})
+	first.must(err)
+	second.eventually("the second shows the nodes", func() bool {
+		list, err := second.At(nodes.Revision).Nodes(second.ctx(), client.NodeFilter{})
+		return err == nil && list.Total == nodes.Total
+	})
+
+	request := func(label string) api.JobRequest {
+		return api.JobRequest{
+			Verb: inventory.VerbCommission, Nodes: []string{label + "-1"}, Group: inventory.GroupMaster,
+		}
+	}
+	jobs := map[string]string{} // by label
+
+	// Each instance gets each request twice, all at once.
+	for _, label := range strings.Fields("a b c d e f") {
+		var (
+			all sync.WaitGroup
+			got [4]string
+		)
+
+		for i := range got {
+			all.Go(func() {
+				s := sites[i%2]
+				j, err := s.IdempotencyKey("key-"+label).Submit(s.ctx(), request(label))
+				got[i] = j.ID
+
+				if err != nil {
+					t.Errorf("%s, request %d: %v", label, i, err)
+				}
+			})
+		}
+		all.Wait()
+
+		if jobs[label] = got[0]; len(slices.Compact(got[:])) > 1 {
+			t.Errorf("%s is the jobs %q", label, got)
+		}
+	}
+
+	count := func(want int) {
+		t.Helper()
+
+		list, err := second.Newest().Jobs(second.ctx(), client.JobFilter{})
+		if second.must(err); len(list.Items) != want {
+			t.Errorf("%d jobs, want %d: %+v", len(list.Items), want, list.Items)
+		}
+	}
+	count(len(jobs))
+
+	_, err = second.IdempotencyKey("key-a").Submit(second.ctx(), request("b"))
+	if inventory.KindOf(err) != inventory.KindKeyReused {
+		t.Errorf("another request with the key: %v", err)
+	}
+
+	// A client with both URLs asks the first one, and then the other.
+	both, err := client.New(client.Options{URL: "unix://" + first.dir + "/s,unix://" + second.dir + "/s"})
+	second.must(err)
+
+	j, err := both.IdempotencyKey("key-g").Submit(second.ctx(), request("g"))
+	second.must(err)
+
+	jobs["g"] = j.ID
+
+	cords[0].set(true)
+	first.down()
+
+	for label, id := range jobs {
+		if j, err := both.IdempotencyKey("key-"+label).Submit(second.ctx(), request(label)); err != nil || j.ID != id {
+			t.Errorf("%s is job %s, and then %s, %v", label, id, j.ID, err)
+		}
+	}
+
+	count(len(jobs))
+
+	j, err = both.IdempotencyKey("key-h").Submit(second.ctx(), request("h"))
+	if err != nil || jobs["h"] == j.ID {
+		t.Errorf("a new request: %+v, %v", j, err)
+	}
+
+	count(len(jobs) + 1)
 }
