@@ -53,7 +53,7 @@ type Client struct {
 	empty  bool             // set by checkSchema
 	mu     sync.Mutex
 	server serverVersion // guarded by mu
-	others []string      // client URLs of the other voters, as last seen; guarded by mu
+	others others        // as last seen; guarded by mu
 	stop   context.CancelFunc
 	tasks  sync.WaitGroup
 }

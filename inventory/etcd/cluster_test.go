@@ -261,6 +261,10 @@ func (c *cluster) grow(t *testing.T, voters int) {
 
 		return n == voters
 	})
+
+	for _, i := range c.instances[:voters] {
+		eventually(t, i.Name+" knows all voters", func() bool { return len(i.client.Endpoints()) == voters })
+	}
 }
 
 // newThree starts a cluster of three voters.

@@ -50,7 +50,7 @@ func (s *Server) dial(ctx context.Context, prefix string) (*Client, error) {
 		if c.host == nil {
 			c.host = s
 			if m != nil {
-				c.others = m.Endpoints
+				c.others.voters = m.Endpoints
 			}
 		}
 
@@ -67,7 +67,7 @@ func (s *Server) dial(ctx context.Context, prefix string) (*Client, error) {
 // checkMember chooses the endpoints, and refuses a member that is none any more. etcd itself
 // may take a while to learn of that.
 func (c *Client) checkMember(ctx context.Context, own Member) error {
-	if len(c.others) > 0 {
+	if len(c.others.voters) > 0 {
 		c.choose(ctx, false)
 	}
 
@@ -130,15 +130,15 @@ func (c *Client) SetMembers(ctx context.Context) {
 
 // follow makes the voters of the list the endpoints. local is that of choose.
 func (c *Client) follow(ctx context.Context, list []*pb.Member, local bool) {
-	others := c.otherVoters(list)
+	now := c.othersIn(list)
 
 	c.mu.Lock()
-	changed := !slices.Equal(c.others, others)
-	c.others = others
+	changed := !slices.Equal(c.others.voters, now.voters)
+	c.others = now
 	c.mu.Unlock()
 
 	if changed {
-		c.host.remember(others)
+		c.host.remember(now.voters)
 	}
 
 	c.choose(ctx, local)
@@ -160,22 +160,29 @@ func (c *Client) listMembers(ctx context.Context) (list []*pb.Member, local bool
 	return resp.Members, from.Addr != nil && from.Addr.Network() == "unix", nil
 }
 
-// otherVoters returns the client URLs of all voters but the member on this host.
-func (c *Client) otherVoters(list []*pb.Member) []string {
+// others are the client URLs of the members on other hosts. A learner may vote by the time
+// that the list of members cannot be read.
+type others struct{ voters, learners []string }
+
+// othersIn returns the others of the list.
+func (c *Client) othersIn(list []*pb.Member) (o others) {
 	own, err := c.host.opts.member()
 	if err != nil || own == nil {
-		return nil
+		return o
 	}
 
-	var urls []string
 	for _, m := range list {
-		if !m.IsLearner && !slices.Contains(m.ClientURLs, own.ClientURL()) {
-			urls = append(urls, m.ClientURLs...)
+		switch {
+		case slices.Contains(m.ClientURLs, own.ClientURL()):
+		case m.IsLearner:
+			o.learners = append(o.learners, m.ClientURLs...)
+		default:
+			o.voters = append(o.voters, m.ClientURLs...)
 		}
 	}
-	slices.Sort(urls)
+	slices.Sort(o.voters)
 
-	return urls
+	return o
 }
 
 // choose sets the endpoints. local reports that the member on this host has just
@@ -190,17 +197,19 @@ func (c *Client) choose(ctx context.Context, local bool) {
 	switch {
 	case c.serves(ctx, own):
 		// gRPC keeps its connection while that is among the endpoints.
-		if !local && len(others) > 0 {
+		if !local && len(others.voters) > 0 {
 			c.SetEndpoints(own)
 		}
 
-		c.useEndpoints(append([]string{own}, others...))
-	case len(others) > 0:
-		c.useEndpoints(c.serving(ctx, others))
+		c.useEndpoints(append([]string{own}, others.voters...))
+	case len(others.voters)+len(others.learners) > 0:
+		if serving := c.serving(ctx, slices.Concat(others.voters, others.learners)); len(serving) > 0 {
+			c.useEndpoints(serving)
+		}
 	}
 }
 
-// serving returns the endpoints that serve, or all if none does.
+// serving returns the endpoints that serve.
 func (c *Client) serving(ctx context.Context, endpoints []string) []string {
 	serves := make([]bool, len(endpoints))
 
@@ -218,9 +227,6 @@ func (c *Client) serving(ctx context.Context, endpoints []string) []string {
 		}
 	}
 
-	if len(good) == 0 {
-		return endpoints
-	}
 	return good
 }
 
