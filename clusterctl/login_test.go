@@ -208,7 +208,7 @@ func TestLoginInstances(t *testing.T) {
 	all = all[:2]
 	m.ctl(exit.Done, "", "login "+down+","+b+" "+a+with+pinA+","+pinB, "warning: "+down+" refused")
 	stored(down+","+b+","+a, pinA+","+pinB)
-	m.ctl(exit.Done, "", "status -v", "GET "+down+"/v1/version: no answer", "GET "+b+"/v1/version: 200")
+	m.ctl(exit.Done, "", "status -v", "GET "+down+"/v1/", "no answer", "GET "+b+"/v1/version: 200")
 
 	m.ctl(exit.Refused, "", "login "+a+" "+b+with+pinA, b+" has another CA than the pinned one")
 	m.ctl(exit.Unreachable, "", "login "+down+with+pinA, down+" refused the connection")
