@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ansible embeds the bundled playbooks: playbooks, roles, and the plugins
-// that report a run of ansible-playbook as events and keep its facts. The files
+// that report a run of ansible-playbook as events, keep its facts and fence its hosts. The files
 // are part of the program, so that it needs no others installed. They also
 // work from a checkout.
 //
@@ -19,13 +19,15 @@ const (
 	CallbackDir = "plugins/callback"
 	// CacheDir is the folder of the cache plugin clusterm_facts.
 	CacheDir = "plugins/cache"
+	// ConnectionDir is the folder of the connection plugin ssh, which puts a fence on the hosts.
+	ConnectionDir = "plugins/connection"
 	// RolesDir is the folder of the roles.
 	RolesDir = "roles"
 )
 
 // The patterns do not match __pycache__.
 //
-//go:embed *.yml plugins/callback/*.py plugins/cache/*.py
+//go:embed *.yml plugins/callback/*.py plugins/cache/*.py plugins/connection/*.py plugins/connection/*.sh
 //go:embed roles/*/defaults roles/*/files roles/*/meta roles/*/tasks roles/*/templates roles/*/vars
 //go:embed roles/*/filter_plugins/*.py
 var files embed.FS

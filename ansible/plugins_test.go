@@ -62,6 +62,8 @@ func TestEveryFileIsEmbedded(t *testing.T) {
 		"site.yml", "cleanup.yml", "verify.yml", "rolling-upgrade.yml",
 		ansible.CallbackDir + "/clusterm_events.py",
 		ansible.CacheDir + "/clusterm_facts.py",
+		ansible.ConnectionDir + "/ssh.py",
+		ansible.ConnectionDir + "/fence.sh",
 		ansible.RolesDir + "/etcd/filter_plugins/etcd.py",
 		ansible.RolesDir + "/etcd/templates/member.env.j2",
 		ansible.RolesDir + "/agent/files/clusterm-agent.service",

@@ -148,6 +148,30 @@ var seeds = []seed{
 		becomes: ``,
 	},
 	{
+		name: "no fence on the host", file: "ansible/plugins/connection/fence.sh",
+		pkg: "ansible", test: "TestFenceOrder",
+		is:      `lower "$was_e" "$was_r" "$was_n" && return 1`,
+		becomes: `return 1`,
+	},
+	{
+		name: "raising does not end what runs", file: "ansible/plugins/connection/fence.sh",
+		pkg: "ansible", test: "TestFenceEnds",
+		is:      `left=$(end 9>&-) ||`,
+		becomes: `left='' ||`,
+	},
+	{
+		name: "a command runs before the former ones have ended", file: "ansible/plugins/connection/fence.sh",
+		pkg: "ansible", test: "TestFenceInterrupted",
+		is:      `[ "$state" = open ]`,
+		becomes: `true`,
+	},
+	{
+		name: "all runs of an owner have one token", file: "management/step/playbook/spec.go",
+		pkg: "management/step/playbook", test: "TestFenceOf",
+		is:      `Revision: owner.Revision, Run: at.Index}`,
+		becomes: `Revision: owner.Revision}`,
+	},
+	{
 		name: "a cycle is repeated after a crash", file: "management/step/each.go",
 		pkg: "management/engine", test: "TestCrashRepeatsNothing",
 		is:      `interrupted: t.Once && before.Begun`,

@@ -51,6 +51,7 @@ type liveSSH struct {
 	port    int
 	user    string
 	keyFile string // of the client
+	fence   string // folder of the fence on the hosts
 	hostKey string // as in known_hosts
 	ca      string // of its certificate, as in known_hosts; empty: it has none
 }
@@ -119,6 +120,7 @@ func startSSHD(t *testing.T, principals ...string) liveSSH {
 		"PermitRootLogin prohibit-password",
 		"PasswordAuthentication no",
 		"Subsystem sftp internal-sftp",
+		"SetEnv CLUSTERM_FENCE_DIR=" + dir + "/fence",
 		"MaxStartups 50",
 		"",
 	}, "\n")
@@ -180,7 +182,9 @@ func startSSHD(t *testing.T, principals ...string) liveSSH {
 
 	key := strings.Fields(read(t, filepath.Join(dir, "host.pub")))
 
-	return liveSSH{port, me.Username, filepath.Join(dir, "client"), key[0] + " " + key[1], ca}
+	return liveSSH{
+		port, me.Username, filepath.Join(dir, "client"), filepath.Join(dir, "fence"), key[0] + " " + key[1], ca,
+	}
 }
 
 func (l liveSSH) host(name, addr string) configuration.Host {

@@ -48,6 +48,10 @@ type Spec struct {
 	// CacheDir is the folder of the cache plugin clusterm_facts. Without it, facts of
 	// a host may replace its variables.
 	CacheDir string
+	// ConnectionDir is the folder of the connection plugin ssh, which carries the Fence. Without either, the hosts
+	// have no fence.
+	ConnectionDir string
+	Fence         configuration.Fence
 
 	Hosts []configuration.Host
 	// JumpKeys is the file with the keys of jump hosts, see Prober.
@@ -136,6 +140,7 @@ func (s Spec) check() error {
 	checkOptional("the folder of bundled roles", s.BundledRoles)
 	checkOptional("the folder of the callback plugin", s.CallbackDir)
 	checkOptional("the folder of the cache plugin", s.CacheDir)
+	checkOptional("the folder of the connection plugin", s.ConnectionDir)
 
 	if s.Deadline.IsZero() {
 		add(errors.New("the run has no deadline"))
@@ -253,6 +258,14 @@ func (s Spec) files() (map[string][]byte, error) {
 	hosts := slices.Clone(s.Hosts)
 	for i, h := range hosts {
 		hosts[i].TakenFile = takenFile(s.Dir, h)
+		if s.fenced() && h.Role != configuration.RolePeer {
+			extra := maps.Clone(h.Extra)
+			if extra == nil {
+				extra = map[string]any{}
+			}
+			extra[heldVar] = true
+			hosts[i].Extra = extra
+		}
 	}
 
 	inv, err := configuration.Inventory(hosts)
@@ -447,8 +460,22 @@ func (s Spec) config() []byte {
 		defaults = append(defaults, "fact_caching = memory")
 	}
 
+	if s.fenced() {
+		defaults = append(defaults, "connection_plugins = "+s.ConnectionDir)
+	}
+
 	section("defaults", defaults...)
 	section("inventory", inventorySettings...)
+
+	if s.fenced() {
+		section("clusterm_fence",
+			"token = "+s.Fence.Token.String(),
+			"manager = "+s.Fence.Manager,
+			"job = "+s.Fence.Job,
+			fmt.Sprintf("claim = %t", s.Fence.Claim),
+		)
+	}
+
 	section("ssh_connection",
 		"pipelining = True",
 		"ssh_args = "+s.sshOptions(),
@@ -456,6 +483,13 @@ func (s Spec) config() []byte {
 
 	return []byte(strings.TrimSuffix(b.String(), "\n"))
 }
+
+// heldVar is the variable of the hosts that the job of the run holds. Tasks that are delegated reach others, where
+// other jobs may act at the same time.
+const heldVar = "clusterm_held"
+
+// fenced reports whether the hosts get a fence.
+func (s Spec) fenced() bool { return s.ConnectionDir != "" && s.Fence.Token.Revision > 0 }
 
 // sshVars returns the variables that keep the check of host keys on, as JSON. Many folders switch
 // it off for all hosts, in group_vars or in a play. As variables of the command line they win over

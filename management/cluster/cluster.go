@@ -55,18 +55,37 @@ func (Alone) Own(ctx context.Context, _ string, _ int64) (context.Context, func(
 	return owned, release, nil
 }
 
-// leaseKey is the key of the check of the lease in the context of an owned job.
-type leaseKey struct{}
+// Token orders the owners of jobs: those of one job, and those of the jobs that hold one node after another. Its
+// numbers are compared in this order.
+type Token struct {
+	Epoch    int64 // of the store: revisions may begin anew in a restored one
+	Revision int64 // at which the ownership was written; 0: there is no order
+}
+
+// ownership is what the context of an owned job has.
+type ownership struct {
+	token Token
+	valid func() bool
+}
+
+// ownershipKey is the key of an ownership in the context of an owned job.
+type ownershipKey struct{}
 
 // WithLease returns the context of an owned job. valid reports, without blocking, whether its lease
 // is certain to last still.
-func WithLease(ctx context.Context, valid func() bool) context.Context {
-	return context.WithValue(ctx, leaseKey{}, valid)
+func WithLease(ctx context.Context, token Token, valid func() bool) context.Context {
+	return context.WithValue(ctx, ownershipKey{}, ownership{token, valid})
+}
+
+// TokenOf returns the token of the owned job of the context; zero: it has none.
+func TokenOf(ctx context.Context) Token {
+	o, _ := ctx.Value(ownershipKey{}).(ownership)
+	return o.token
 }
 
 // Owned reports whether the job of the context is certain to be owned still. After a pause of this
 // process it notices the loss before the context ends.
 func Owned(ctx context.Context) bool {
-	valid, _ := ctx.Value(leaseKey{}).(func() bool)
-	return ctx.Err() == nil && (valid == nil || valid())
+	o, _ := ctx.Value(ownershipKey{}).(ownership)
+	return ctx.Err() == nil && (o.valid == nil || o.valid())
 }

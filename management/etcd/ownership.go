@@ -131,7 +131,8 @@ func (n *Session) own(
 func (n *Session) hold(
 	ctx context.Context, lease *jobLease, token *fencingToken,
 ) (context.Context, func(), error) {
-	ctx = cluster.WithLease(context.WithValue(ctx, fencingKey{}, token), lease.valid)
+	order := cluster.Token{Epoch: state.EpochOf(n.store.View()), Revision: token.revision}
+	ctx = cluster.WithLease(context.WithValue(ctx, fencingKey{}, token), order, lease.valid)
 	owned, end := context.WithCancelCause(ctx)
 
 	// The job goes with its lease, and when the instance leaves.

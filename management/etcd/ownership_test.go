@@ -374,3 +374,50 @@ func TestUnreadableOwners(t *testing.T) {
 		return err
 	})
 }
+
+// TestTokenGrows: each owner of a job has a higher token than the one before, and so has the owner of a later job. A
+// token stays what it was while a later owner goes on with a run that still has it.
+func TestTokenGrows(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	a, err := enter(t, s, instance("a"), time.Hour)
+	must(t, err)
+
+	var tokens []cluster.Token
+
+	own := func(n *testSession, id string, before func()) {
+		owned, release, err := n.Own(t.Context(), id, 0)
+		must(t, err)
+
+		token := cluster.TokenOf(owned)
+		tokens = append(tokens, token)
+		before()
+		release()
+
+		if cluster.TokenOf(owned) != token {
+			t.Errorf("the token %v became %v", token, cluster.TokenOf(owned))
+		}
+	}
+
+	own(a, "7", func() {})
+	own(a, "8", func() {}) // on the same node, after the first
+	own(a, "9", a.kill)
+
+	again, err := enter(t, open(t, s.client), instance("a"), time.Hour)
+	must(t, err)
+	own(again, "9", func() {}) // the run that the former process has begun may go on
+
+	b := rival(t, s)
+	own(b, "9", func() {})
+	own(again, "9", func() {})
+
+	for i, token := range tokens {
+		if token.Epoch != state.EpochOf(s.View()) || token.Revision <= 0 {
+			t.Errorf("token %v", token)
+		}
+
+		if i > 0 && token.Revision <= tokens[i-1].Revision {
+			t.Errorf("%d: the token %v after %v", i, token, tokens[i-1])
+		}
+	}
+}

@@ -172,7 +172,8 @@ func (w *world) files(host string) []string {
 		host,
 		`find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/tmp \
 		-o -path /var/log -o -path /var/cache -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /var/lib/systemd \
-		-o -path /var/lib/serf -o -path /var/lib/clusterm-agent -o -path /root/.ansible -o -name __pycache__ \) -prune \
+		-o -path /var/lib/serf -o -path /var/lib/clusterm-agent \
+		-o -path /var/lib/.clusterm-fence -o -path /root/.ansible -o -name __pycache__ \) -prune \
 		-o -type d -printf '%p/\n' -o -type f -printf '%p %s\n' -o -printf '%p -> %l\n'
 		find /etc -type f -exec sha256sum {} +
 		systemctl list-unit-files --no-legend --plain | awk '{print "unit", $1, $2}'

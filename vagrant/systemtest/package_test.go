@@ -361,7 +361,7 @@ func (w *world) packageFiles(host string) string {
 	return w.sh(
 		host,
 		`find / -xdev \( -path /proc -o -path /sys -o -path /tmp -o -path /root -o -path /var/lib/dpkg \
-		-o -path /var/log \) -prune -o -iname '*clusterm*' -print
+		-o -path /var/log -o -path /var/lib/.clusterm-fence \) -prune -o -iname '*clusterm*' -print
 		find /run -maxdepth 1 -iname '*clusterm*'; pgrep -a clusterm || true`,
 	).stdout
 }

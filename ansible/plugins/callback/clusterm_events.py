@@ -11,6 +11,7 @@ import time
 
 from ansible import context
 from ansible.plugins.callback import CallbackBase
+from ansible.plugins.loader import connection_loader
 from ansible.template import Templar
 
 DOCUMENTATION = """
@@ -537,6 +538,8 @@ class CallbackModule(CallbackBase):
     # Callbacks of the run and its plays.
 
     def v2_playbook_on_start(self, playbook):
+        # Before the workers, so that each has the plugin with the fence, by whatever name a play calls it.
+        connection_loader.get("ssh", class_only=True)
         or_exit(self.helper_limit.begin, list(playbook.get_plays()))
         self.playbook_begins(playbook)
 

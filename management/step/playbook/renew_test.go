@@ -34,7 +34,7 @@ func TestRenewOnlyWhileOwned(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 
-			ctx := cluster.WithLease(t.Context(), func() bool { return !c.expired })
+			ctx := cluster.WithLease(t.Context(), cluster.Token{}, func() bool { return !c.expired })
 
 			owned, end := context.WithCancelCause(ctx)
 			if c.lost {

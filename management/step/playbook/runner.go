@@ -20,6 +20,7 @@ type RunSpec struct {
 	Extra          configuration.Vars
 	Ansible        configuration.AnsibleOptions
 	Secrets        []string // texts to hide in the output and in the events
+	Fence          configuration.Fence
 	Deadline       time.Time
 	Lease          time.Time // the runner ends its processes at this time unless the lease is renewed
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/state"
@@ -34,6 +35,7 @@ func (x *Executor) spec(ctx context.Context, at step.Step) (RunSpec, error) {
 		ID: at.ID(), PlaybookDigest: cmp.Or(run.PlaybookDigest, j.PlaybookDigest), Playbook: run.Playbook,
 		Extra: in.Extra, Ansible: j.AnsibleOf(run.Phase, run.Groups),
 		Deadline: j.Deadline, Lease: now.Add(settings.Lease),
+		Fence: fenceOf(cluster.TokenOf(ctx), at, settings.Manager),
 	}
 
 	// Those that configured a node may have been removed from this host since.
@@ -115,6 +117,15 @@ func (x *Executor) spec(ctx context.Context, at step.Step) (RunSpec, error) {
 	}
 
 	return spec, nil
+}
+
+// fenceOf returns the fence of a run. A later run of the same owner has a higher token as well: what a run that was
+// cancelled or killed has left on a host ends before the next one begins there. A run that is adopted keeps its token.
+func fenceOf(owner cluster.Token, at step.Step, manager string) configuration.Fence {
+	return configuration.Fence{
+		Token:   configuration.FenceToken{Epoch: owner.Epoch, Revision: owner.Revision, Run: at.Index},
+		Manager: manager, Job: at.Job.ID, Claim: at.Job.TakeOver,
+	}
 }
 
 // secretsOf returns the texts of the secrets among the variables of the run.

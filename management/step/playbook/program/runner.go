@@ -361,8 +361,9 @@ func (r *Runner) Start(ctx context.Context, spec playbook.RunSpec) (playbook.Run
 	started, err := r.ansible.Start(ctx, ansible.Spec{
 		ID: spec.ID, Dir: r.dir(spec.ID), Playbooks: playbooks, Playbook: spec.Playbook,
 		BundledRoles: r.rolesOf(spec.PlaybookDigest), CallbackDir: r.bundledDir(bundled.CallbackDir),
-		CacheDir: r.bundledDir(bundled.CacheDir),
-		Hosts:    spec.Hosts, JumpKeys: r.jumpKeys, ExtraVars: spec.Extra, Options: spec.Ansible, Forks: c.Forks,
+		CacheDir: r.bundledDir(bundled.CacheDir), ConnectionDir: r.bundledDir(bundled.ConnectionDir),
+		Fence: spec.Fence,
+		Hosts: spec.Hosts, JumpKeys: r.jumpKeys, ExtraVars: spec.Extra, Options: spec.Ansible, Forks: c.Forks,
 		Deadline: spec.Deadline, Lease: spec.Lease,
 		OutputLimit: c.OutputLimit, AnsiblePlaybook: c.Ansible, VaultIDs: c.VaultIDs,
 		Secrets: spec.Secrets,
