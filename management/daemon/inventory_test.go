@@ -127,6 +127,22 @@ func TestLiveInventoryPlugin(t *testing.T) {
 		}
 	}
 
+	// The instances of a manager, each with a CA of its own.
+	zeros := "sha256:" + strings.Repeat("0", 64)
+	for urls, want := range map[string]string{
+		"https://127.0.0.1:1, " + s.secureURL():      `"a-1"`,
+		"https://127.0.0.1:1,https://127.0.0.2:1":    "cannot reach clusterm at https://127.0.0.2:1",
+		"https://127.0.0.1:1,ftp://" + s.secureURL(): "is not one of a manager",
+	} {
+		a.write("clusterm_inventory.yml", "plugin: contiv.clusterm.nodes\nurl: '"+urls+"'\n"+
+			"ca_fingerprint: "+zeros+","+pin+"\ntoken_file: "+a.path("token")+"\n")
+
+		out := a.run("ansible-inventory", "-i", a.path("clusterm_inventory.yml"), "--list")
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) || strings.Contains(out, "Traceback") {
+			t.Errorf("%s: want %s\n%s", urls, want, out)
+		}
+	}
+
 	// A template of the configuration file is evaluated, the data in it is not.
 	a.write("clusterm_inventory.yml", "plugin: contiv.clusterm.nodes\nurl: unix://"+filepath.Join(s.dir, "s")+"\n")
 

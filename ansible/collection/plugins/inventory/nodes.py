@@ -19,7 +19,9 @@ options:
     required: true
     choices: [contiv.clusterm.nodes]
   url:
-    description: The manager, as C(https://HOST:PORT), C(http://HOST:PORT) or C(unix:///PATH).
+    description: >-
+      The manager, as C(https://HOST:PORT), C(http://HOST:PORT) or C(unix:///PATH). Of the instances of a manager,
+      separated by commas, the first that answers counts.
     default: unix:///run/clusterm/clusterm.sock
     env: [{name: CLUSTERM_URL}]
   token_file:
@@ -29,7 +31,8 @@ options:
     type: path
   ca_fingerprint:
     description: >-
-      The fingerprint of the CA of the manager, as C(clusterm ca fingerprint) prints it. It needs Python 3.10.
+      The fingerprint of the CA of the manager, as C(clusterm ca fingerprint) prints it; those of its instances,
+      separated by commas. It needs Python 3.10.
   ca_file:
     description: A file with the CAs of the manager in PEM. Without both, the CAs of this host count.
     type: path
@@ -96,8 +99,17 @@ except ImportError:
 SSH_ARGS = "ansible_ssh_common_args"
 
 
-def fail(message, remedy=""):
-    raise AnsibleParserError(message + (": " + remedy if remedy else ""))
+class Unreachable(AnsibleParserError):
+    """No answer of the manager."""
+
+
+def fail(message, remedy="", kind=AnsibleParserError):
+    raise kind(message + (": " + remedy if remedy else ""))
+
+
+def listed(text):
+    """The parts of a text that commas separate."""
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def trusted(value):
@@ -160,9 +172,9 @@ def presented(sock):
 
 
 def pinned_ca(host, port, pin, timeout):
-    """The certificate with the pinned key that the manager presents. Nothing is sent."""
-    wanted = re.sub(r"^sha256:", "", pin.strip().lower()).replace(":", "")
-    if not re.fullmatch(r"[0-9a-f]{64}", wanted):
+    """The certificate with one of the pinned keys that the manager presents. Nothing is sent."""
+    wanted = [re.sub(r"^sha256:", "", part.lower()).replace(":", "") for part in listed(pin)]
+    if not all(re.fullmatch(r"[0-9a-f]{64}", digits) for digits in wanted):
         fail("%r is not a fingerprint" % pin, "write the output of `clusterm ca fingerprint` into ca_fingerprint")
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -172,7 +184,7 @@ def pinned_ca(host, port, pin, timeout):
     with socket.create_connection((host, port), timeout) as raw:
         with context.wrap_socket(raw, server_hostname=host) as sock:
             for certificate in presented(sock):
-                if fingerprint(certificate) == wanted:
+                if fingerprint(certificate) in wanted:
                     return certificate
     fail(
         "https://%s:%s has another CA than the pinned one; the connection may be intercepted, and nothing was sent"
@@ -255,6 +267,7 @@ class Manager:
             fail(
                 "cannot reach clusterm at %s: %s" % (self.url, e or type(e).__name__),
                 "check the url, and `systemctl status clusterm` on the manager's host",
+                Unreachable,
             )
 
         return self.decode(status, body)
@@ -310,18 +323,28 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
     def verify_file(self, path):
         return super().verify_file(path) and path.endswith(("clusterm_inventory.yml", "clusterm_inventory.yaml"))
 
+    def read_hosts(self):
+        """The hosts, from the first instance that answers."""
+        down = []
+        for url in listed(self.get_option("url")) or [""]:
+            manager = Manager(
+                url,
+                self.read_token(),
+                self.get_option("ca_fingerprint"),
+                self.get_option("ca_file"),
+                self.get_option("timeout"),
+            )
+            try:
+                return manager.hosts(self.get_option("selector"), self.get_option("node_groups"))
+            except Unreachable as e:
+                down.append(str(e))
+        raise Unreachable("; ".join(down))
+
     def parse(self, inventory, loader, path, cache=True):
         super().parse(inventory, loader, path, cache)
         self._read_config_data(path)
 
-        manager = Manager(
-            self.get_option("url"),
-            self.read_token(),
-            self.get_option("ca_fingerprint"),
-            self.get_option("ca_file"),
-            self.get_option("timeout"),
-        )
-        hosts = manager.hosts(self.get_option("selector"), self.get_option("node_groups"))
+        hosts = self.read_hosts()
         known_hosts = self.known_hosts(path, hosts)
 
         for name, group, variables, host in hosts:
