@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -54,6 +55,7 @@ type Client struct {
 	mu     sync.Mutex
 	server serverVersion // guarded by mu
 	others others        // as last seen; guarded by mu
+	term   atomic.Uint64 // the newest known of a leader; 0: not known, or not of Server.Dial
 	stop   context.CancelFunc
 	tasks  sync.WaitGroup
 }
@@ -218,6 +220,8 @@ func open(config clientv3.Config) (*Client, error) {
 		interceptor := grpc.WithChainUnaryInterceptor(c.interceptAuthenticate)
 		config.DialOptions = append(slices.Clip(config.DialOptions), interceptor)
 	}
+
+	config.DialOptions = append(slices.Clip(config.DialOptions), grpc.WithChainUnaryInterceptor(c.interceptWrite))
 
 	if c.Client, err = clientv3.New(config); err != nil && c.auth != nil {
 		_ = c.auth.Close()

@@ -23,6 +23,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -444,6 +445,58 @@ func TestFailover(t *testing.T) {
 	puts("a follower was killed")
 
 	leader.holds(t, keys...)
+	others[1].holds(t, keys...)
+}
+
+// TestLostWrite sends writes to a follower whose leader was just killed. They end with
+// the news that their outcome is unknown, long before etcd answers, and what was
+// acknowledged stays.
+func TestLostWrite(t *testing.T) {
+	t.Parallel()
+
+	c := newThree(t, true)
+	leader, others := c.leader(t)
+	leader.kill(t)
+
+	const puts = 20
+
+	begun := time.Now()
+	errs := make([]error, puts)
+
+	var requests sync.WaitGroup
+	for i := range puts {
+		requests.Go(func() {
+			_, errs[i] = others[0].client.Put(within(t, testTimeout), fmt.Sprint("/t/", i), "x")
+		})
+	}
+
+	requests.Wait()
+	t.Logf("the last of %d writes ended after %s", puts, time.Since(begun).Round(time.Millisecond))
+
+	lost := 0
+
+	var keys []string
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			keys = append(keys, fmt.Sprint(i))
+		case strings.Contains(err.Error(), errLost.Error()):
+			lost++
+
+			if kind := inventory.KindOf(Error(err)); kind != inventory.KindUnavailable {
+				t.Errorf("put %d: %v is %s", i, err, kind)
+			}
+		default:
+			t.Errorf("put %d: %v", i, err)
+		}
+	}
+
+	if lost == 0 {
+		t.Errorf("of %d writes, none was lost: %v", puts, errs)
+	}
+
+	others[0].put(t, "after")
+	others[0].holds(t, append(keys, "after")...)
 	others[1].holds(t, keys...)
 }
 

@@ -236,8 +236,13 @@ func (c *Client) serves(ctx context.Context, endpoint string) bool {
 	defer cancel()
 
 	status, err := c.Status(ctx, endpoint)
+	if err != nil {
+		return false
+	}
 
-	return err == nil && !status.IsLearner && status.Leader != 0
+	c.learnTerm(status.RaftTerm)
+
+	return !status.IsLearner && status.Leader != 0
 }
 
 // useEndpoints replaces the endpoints where they differ.
