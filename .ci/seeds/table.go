@@ -279,4 +279,16 @@ var seeds = []seed{
 		is:      `clientv3.WithRange(end), clientv3.WithRev(h.Revision),`,
 		becomes: `clientv3.WithRange(end),`,
 	},
+	{
+		name: "a half restored store is started", file: "inventory/etcd/client.go",
+		pkg: "management/daemon", test: "TestRestoreExisting",
+		is:      `	case Readable(stored), c.any:`,
+		becomes: `	case Readable(stored), c.any, stored == Restoring:`,
+	},
+	{
+		name: "a restored job runs on", file: "management/engine/interrupt.go",
+		pkg: "management/daemon", test: "TestRestore$",
+		is:      `		case queued.Status == job.Running:`,
+		becomes: `		case false:`,
+	},
 }

@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string) int {
 			sub.OnUsageError = root.OnUsageError
 		}
 
-		if !c.Hidden && len(c.Commands) == 0 {
+		if !c.Hidden && len(c.Commands) == 0 && c.Name != "restore" {
 			c.Action = withoutArguments(c.Action)
 		}
 	}
@@ -122,6 +122,7 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			"clusterm check [--config FILE]\n" +
 			"clusterm reload [--config FILE] [--socket PATH]\n" +
 			"clusterm store check|compact|defragment|disarm|remove [--config FILE]\n" +
+			"clusterm restore FILE [--replace] [--verify] [--config FILE]\n" +
 			"clusterm audit [verify] [--config FILE]\n" +
 			"clusterm playbooks export|check DIR\n" +
 			"clusterm ca fingerprint|show|issue [--config FILE]\n" +
@@ -150,6 +151,7 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			playbooksCommand(config),
 			exampleCommand(),
 			storeCommand(),
+			restoreCommand(config),
 			caCommand(config),
 			auditCommand(),
 			versionCommand(),

@@ -34,6 +34,12 @@ const Schema = "3"
 // Schema does not have.
 const formerSchema = "2"
 
+// Restoring stands in the place of the version while a restore replaces the records. No build works with such a store.
+const Restoring = "restoring"
+
+// Readable reports whether this build reads data of the version.
+func Readable(schema string) bool { return schema == Schema || schema == formerSchema }
+
 const (
 	requestTimeout = 10 * time.Second // of every request to the store
 	schemaTimeout  = 2 * time.Second  // of the first request, which is repeated
@@ -52,6 +58,7 @@ type Client struct {
 	host   *Server          // the member on this host, of Server.Dial; else nil
 	auth   *clientv3.Client // requests tokens; nil without a user
 	empty  bool             // set by checkSchema
+	any    bool             // data of every version is accepted, because it is replaced
 	mu     sync.Mutex
 	server serverVersion // guarded by mu
 	others others        // as last seen; guarded by mu
@@ -282,7 +289,13 @@ func (c *Client) readSchema(ctx context.Context) (*mvccpb.KeyValue, error) {
 		return nil, Error(err)
 	}
 	stored := string(resp.Kvs[0].Value)
-	if stored != Schema && stored != formerSchema {
+
+	switch {
+	case Readable(stored), c.any:
+	case stored == Restoring:
+		return nil, inventory.Errorf(inventory.KindRefused, "a restore of the store did not come to its end").
+			Do("repeat it: clusterm restore FILE")
+	default:
 		return nil, inventory.Errorf(inventory.KindRefused,
 			"the stored data has version %s, this clusterm supports version %s", stored, Schema).
 			Do("start the version of clusterm that wrote it, or a newer one")
@@ -355,7 +368,7 @@ func Error(err error) error {
 		return inventory.Errorf(inventory.KindUnavailable,
 			"etcd found damaged data and refuses every change (alarm %s): %w", AlarmCorrupt, err).
 			Do("on the manager's host, run clusterm store check, which needs no running clusterm, and restore a " +
-				"backup; only if it finds no damage, run clusterm store disarm")
+				"backup (clusterm restore FILE); only if it finds no damage, run clusterm store disarm")
 	case status.Code(err) == codes.ResourceExhausted:
 		// A message over gRPC's own limit has no error value, only this code.
 		return inventory.Errorf(inventory.KindTooLarge, "the record exceeds the size limit of the store: %w", err)

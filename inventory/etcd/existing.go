@@ -259,12 +259,23 @@ func unreadable(key string, err error) error {
 // and refuses a server that is too old. Until Close it checks the versions of the
 // servers every minute (Server) and logs a change.
 func DialExisting(ctx context.Context, e Existing, log logrus.FieldLogger) (*Client, error) {
+	return e.dial(ctx, false, log)
+}
+
+// DialToRestore is DialExisting, also to data that this build cannot read, in order to replace them.
+func DialToRestore(ctx context.Context, e Existing, log logrus.FieldLogger) (*Client, error) {
+	return e.dial(ctx, true, log)
+}
+
+func (e Existing) dial(ctx context.Context, anyData bool, log logrus.FieldLogger) (*Client, error) {
 	config, err := e.config()
 	if err != nil {
 		return nil, err
 	}
 
 	accept := func(ctx context.Context, c *Client) (err error) {
+		c.any = anyData
+
 		if c.server, err = c.fetchVersion(ctx); err != nil {
 			return err
 		}

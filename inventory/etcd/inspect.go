@@ -110,7 +110,7 @@ func Inspect(dir string) error {
 // damaged reports a file of the store with the only remedy.
 func damaged(dir, file string, err error) error {
 	return inventory.Errorf(inventory.KindUnavailable, "the store is damaged: %s: %w", filepath.Join(dir, file), err).
-		Do("stop clusterm, restore its data directory from a backup, and start it again")
+		Do("stop clusterm, put a backup in its place (clusterm restore FILE), and start it again")
 }
 
 func checkNotEmpty(path string) error {

@@ -124,6 +124,6 @@ func (o Opening) missing(where string) error {
 	return inventory.Errorf(inventory.KindRefused,
 		"the store is missing: %s contains no records, but %s has traces of a former one: %s",
 		where, filepath.Dir(o.Server.Dir), strings.Join(o.Traces, ", ")).
-		Do("restore the data directory from a backup; or, to begin with no nodes and no jobs, run " +
+		Do("restore a backup: clusterm restore FILE; or, to begin with no nodes and no jobs, run " +
 			"clusterm --accept-empty-store once, end it with Ctrl-C, and start the service")
 }

@@ -221,11 +221,28 @@ func LockDir(ctx context.Context, dir string, log logrus.FieldLogger) (*localfil
 			Do("run as root, or configure another data_dir")
 	}
 
-	return lockDir(ctx, dir, "lock", func() {
+	lock, err := lockDir(ctx, dir, "lock", func() {
 		log.Warnf("the data directory %s is in use by another clusterm; waiting for up to %s for it to end",
 			dir, lockTimeout)
 	})
+	if err != nil {
+		return nil, err
+	}
+
+	// A restore makes it before it looks at the lock.
+	if _, err := os.Lstat(RestoringDir(dir)); err == nil {
+		lock.Close()
+		return nil, inventory.Errorf(inventory.KindRefused, "a restore runs, or did not come to its end: %s exists",
+			RestoringDir(dir)).
+			Do("repeat it: clusterm restore FILE; or, to go on with the former store, remove the folder")
+	}
+
+	return lock, nil
 }
+
+// RestoringDir is the directory of the server that a restore fills, and then renames to dir. While it exists, no
+// daemon uses dir.
+func RestoringDir(dir string) string { return dir + ".restoring" }
 
 // Running reports whether a daemon uses the directory.
 func Running(dir string) (bool, error) { return localfile.Locked(filepath.Join(dir, "lock")) }

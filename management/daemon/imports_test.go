@@ -377,6 +377,12 @@ var mayImport = map[string][]string{
 	"management/etcd/tool": {
 		"inventory", "inventory/etcd", "management/audit", "management/etcd", "management/record",
 	},
+	// What a manager does when its records are of another time than the hosts.
+	"management/restore": {
+		"inventory", "inventory/etcd", "inventory/localfile", "management/access", "management/api",
+		"management/audit", "management/backup", "management/cluster/datadir", "management/engine",
+		"management/etcd", "management/metrics", "management/record", "management/state",
+	},
 	// The HTTP kit contains no use case, so that every API family can use it.
 	"management/server/rest":     {"inventory", "management/access", "management/api", "management/openapi"},
 	"management/server/nodelist": {"inventory", "management/api", "management/state"},
@@ -453,6 +459,7 @@ var mayImport = map[string][]string{
 		"management/control",
 		"management/access/mtls",
 		"management/access/oidc",
+		"management/restore",
 		"management/audit",
 		"management/cluster",
 		"management/cluster/datadir",
@@ -546,6 +553,7 @@ var mayImport = map[string][]string{
 		"management/daemon",
 		"management/etcd/tool",
 		"management/pki",
+		"management/restore",
 		"management/step/playbook/program",
 	},
 	"cmd/clusterm/processtest": {},
@@ -673,6 +681,7 @@ var homes = []struct {
 			"management/node",
 			"management/notify",
 			"management/policy",
+			"management/restore",
 			"management/rollout",
 			"management/repository",
 			"management/setting",

@@ -15,7 +15,10 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/etcd/tool"
+	"github.com/contiv/cluster/management/gossip"
 	"github.com/contiv/cluster/management/repository"
+	"github.com/contiv/cluster/management/restore"
+	"github.com/contiv/cluster/management/secret/keyring"
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/step/playbook/program"
 	"github.com/contiv/cluster/monitor/serf"
@@ -98,6 +101,25 @@ func OpenStoreTool(ctx context.Context, o Options) (*tool.Tool, error) {
 	}
 
 	return tool.Open(ctx, t)
+}
+
+// Restore restores a backup into the store of a configuration; see restore.Run. r has what the operator chose.
+func Restore(ctx context.Context, o Options, r restore.Options) error {
+	file, err := setting.Load(o.Path(), adapters{})
+	if err != nil {
+		return err
+	}
+
+	r.Server, r.Kinds, r.Logger = o.embedded(file), kinds, o.Logger
+	r.Own = gossip.FormerManager(file.DataDir)
+	_, r.Secrets = keyring.Open(file.Secrets.KeyFile, file.DataDir, o.Logger)
+
+	if file.Etcd.Used() {
+		existing := etcd.Existing(file.Etcd)
+		r.Existing = &existing
+	}
+
+	return restore.Run(ctx, r)
 }
 
 // CheckPlaybooks checks a folder of playbooks for the configuration in a file; see program.CheckFolder.

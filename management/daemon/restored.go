@@ -6,20 +6,20 @@ import (
 	"context"
 	"sync"
 
-	"github.com/contiv/cluster/management/access"
-	"github.com/contiv/cluster/management/cluster/datadir"
+	"github.com/contiv/cluster/management/restore"
 	"github.com/contiv/cluster/management/state"
 )
 
-// restoredReason is why automation is paused after a restore.
-const restoredReason = "the data directory was restored from a backup, or copied: what happened since then is not in it"
-
-// runAutomation runs the policies and the rollouts. After a restore of the data directory it pauses
-// them first: the records may be of another time than the hosts.
+// runAutomation runs the policies and the rollouts. After a restore it pauses them first: the records may be of another
+// time than the hosts.
 func (d *Daemon) runAutomation(ctx context.Context) {
 	warn := func(err error) { d.opts.Logger.WithError(err).Warn("automation does not begin yet") }
+	automation := restore.Automation{
+		DataDir: d.file.DataDir, State: d.store, Records: d.store,
+		PausePolicies: d.policies.Pause, PauseRollouts: d.rollouts.PauseAll,
+	}
 
-	err := state.RetryUnavailable(ctx, retryEvery, warn, func() error { return d.pauseRestored(ctx) })
+	err := state.RetryUnavailable(ctx, retryEvery, warn, func() error { return automation.Pause(ctx) })
 	if err != nil && ctx.Err() == nil {
 		d.opts.Logger.WithError(err).Error("it is not known whether the data directory was restored from a backup")
 	}
@@ -29,24 +29,4 @@ func (d *Daemon) runAutomation(ctx context.Context) {
 	all.Go(func() { d.policies.Run(ctx) })
 	all.Go(func() { d.rollouts.Run(ctx) })
 	all.Wait()
-}
-
-func (d *Daemon) pauseRestored(ctx context.Context) error {
-	moved, settle, err := datadir.Moved(d.file.DataDir)
-	if err != nil {
-		return err
-	}
-
-	if moved {
-		caller := access.Caller{Principal: access.Manager}
-		if _, err := d.policies.Pause(ctx, caller, state.AllPolicies, restoredReason); err != nil {
-			return err
-		}
-
-		if err := d.rollouts.PauseAll(ctx, caller, restoredReason); err != nil {
-			return err
-		}
-	}
-
-	return settle()
 }

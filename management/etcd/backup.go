@@ -85,7 +85,7 @@ func (s *Store) backupHeader(ctx context.Context) (h backup.Header, err error) {
 
 	resp, err := s.client.Txn(bounded).Then(
 		clientv3.OpGet(s.client.SchemaKey()), clientv3.OpGet(s.identityKey()), clientv3.OpGet(s.secretsKey()),
-		clientv3.OpGet(s.key("/v/%s", state.Epochs.Path(""))),
+		clientv3.OpGet(s.epochKey()),
 	).Commit()
 	if err != nil {
 		return h, s.failure(bounded, err)

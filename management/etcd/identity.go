@@ -39,7 +39,7 @@ func (s *Store) Identity(ctx context.Context, former string) (string, error) {
 	} else {
 		epoch := state.Epoch{Number: state.NextEpoch(time.Now(), state.EpochOf(s.View()))}
 
-		begin, err := put(s.key("/v/%s", state.Epochs.Path("")), epoch)
+		begin, err := put(s.epochKey(), epoch)
 		if err != nil {
 			return "", err
 		}

@@ -46,19 +46,29 @@ func (g *Gossip) Identify(ctx context.Context, s Store, later func(func(context.
 	}
 }
 
+// managerFile has the identity of the manager, in the data directory.
+const managerFile = "manager.json"
+
+// FormerManager returns the identity of the manager to which the data directory belongs, or "".
+func FormerManager(dataDir string) string {
+	content, _ := os.ReadFile(filepath.Join(dataDir, managerFile)) // unreadable: none
+
+	var former manager
+	if err := json.Unmarshal(content, &former); err != nil || !datadir.IsID(former.ID) {
+		return ""
+	}
+
+	return former.ID
+}
+
 // identify reads the identity of the store, and writes it into the data directory:
 // other managers recognize the host by it. Until it succeeds, no host can be prepared.
 func (g *Gossip) identify(ctx context.Context, s Store) error {
-	path := filepath.Join(g.DataDir, "manager.json")
+	path := filepath.Join(g.DataDir, managerFile)
 	old, _ := os.ReadFile(path) // unreadable: none
 
 	// A store that was lost and begun anew is that of the same manager: its hosts carry the identity.
-	var former manager
-	if err := json.Unmarshal(old, &former); err != nil || !datadir.IsID(former.ID) {
-		former.ID = ""
-	}
-
-	id, err := s.Identity(ctx, former.ID)
+	id, err := s.Identity(ctx, FormerManager(g.DataDir))
 	m := manager{ID: id, Name: g.Node.Name(), Addr: g.Node.Addr}
 	g.set(func() { g.manager, g.noManager = m, err })
 

@@ -23,6 +23,8 @@ type Restored struct {
 	At       time.Time `json:"at"`
 	Backup   time.Time `json:"backup"`   // when the backup was made
 	Revision int64     `json:"revision"` // of the store that was backed up
+	// Paused: automation was paused because of the restore, so it is up to people to let it go on.
+	Paused bool `json:"paused,omitempty"`
 }
 
 // Epochs has the epoch of the store.
