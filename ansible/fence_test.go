@@ -23,7 +23,11 @@ type fenced struct {
 	t       *testing.T
 	dir     string
 	manager string // which no other test has, because all see each other's processes
+	env     []string
 }
+
+// hasty is a host that waits for one second from SIGTERM to SIGKILL.
+const hasty = "CLUSTERM_FENCE_GRACE=1"
 
 func newFenced(t *testing.T) fenced {
 	for _, name := range []string{"sh", "flock", "grep", "sed"} {
@@ -34,7 +38,7 @@ func newFenced(t *testing.T) fenced {
 
 	dir := t.TempDir()
 
-	return fenced{t, dir, strconv.Itoa(os.Getpid()) + "-" + filepath.Base(filepath.Dir(dir))[4:]}
+	return fenced{t: t, dir: dir, manager: strconv.Itoa(os.Getpid()) + "-" + filepath.Base(filepath.Dir(dir))[4:]}
 }
 
 // command returns a command of the run with the token EPOCH/REVISION/RUN/JOB.
@@ -45,6 +49,7 @@ func (f fenced) command(manager, token, claim, line string) *exec.Cmd {
 	cmd := exec.Command("sh", "-c", `eval "$0"`, string(script), "run", claim, "plain", "keep", line)
 	cmd.Env = append(os.Environ(), "SHELL=/bin/sh", "CLUSTERM_FENCE="+manager+"/host/"+token,
 		"CLUSTERM_FENCE_DIR="+f.dir+"/fence", "CLUSTERM_FENCE_ROOT="+f.dir)
+	cmd.Env = append(cmd.Env, f.env...)
 	// As sshd does. The end of a test ends what it has left.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 
@@ -186,6 +191,7 @@ func TestFenceEnds(t *testing.T) {
 func TestFenceKills(t *testing.T) {
 	t.Parallel()
 	f := newFenced(t)
+	f.env = []string{hasty}
 	earlier := f.began("0/5/0/7", "trap '' TERM; echo begun; sleep 300; sleep 300")
 
 	if refused := f.try("0/6/0/7"); refused != "" {
@@ -227,6 +233,7 @@ func TestFenceSudo(t *testing.T) {
 func TestFenceInterrupted(t *testing.T) {
 	t.Parallel()
 	f := newFenced(t)
+	f.env = []string{hasty}
 	earlier := f.began("0/5/0/7", "trap '' TERM; echo begun; sleep 300; sleep 300")
 
 	first := f.command(f.manager, "0/6/0/7", "keep", "echo ran")

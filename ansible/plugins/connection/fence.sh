@@ -79,24 +79,23 @@ victims() {
 	printf '%s\n' "$all"
 }
 
-# end ends what runs for earlier runs of the scope, and prints what it cannot end.
+# end ends what runs for earlier runs of the scope, and prints what it cannot end. It has to be over within the 17 seconds
+# for which Ansible waits for sudo.
 end() {
-	tenths=0
+	read -r begun rest </proc/uptime
+	term=TERM grace=${CLUSTERM_FENCE_GRACE:-5}
 	while left=$(victims) && [ -n "$left" ]; do
-		if [ "$tenths" -ge 80 ]; then
+		read -r now rest </proc/uptime
+		passed=$((${now%.*} - ${begun%.*}))
+		if [ "$passed" -ge $((grace + 4)) ]; then
 			printf '%s\n' "$left"
 			return 1
 		fi
+		if [ "$passed" -ge "$grace" ]; then term=KILL; fi
 		# shellcheck disable=SC2086 # they are numbers
-		if [ "$tenths" -ge 50 ]; then
-			kill -KILL $left 2>/dev/null
-		elif [ "$tenths" -eq 0 ]; then
-			kill -TERM $left 2>/dev/null
-		fi
-		if sleep 0.1 2>/dev/null; then tenths=$((tenths + 1)); else
-			sleep 1
-			tenths=$((tenths + 10))
-		fi
+		if [ -n "$term" ]; then kill "-$term" $left 2>/dev/null; fi
+		term=''
+		sleep 0.1 2>/dev/null || sleep 1
 	done
 }
 
