@@ -27,6 +27,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
 )
@@ -440,12 +442,76 @@ func TestFailover(t *testing.T) {
 		return !slices.ContainsFunc(c.members(t, others[0]), func(m ClusterMember) bool { return !m.Healthy })
 	})
 
-	leader, others = c.leader(t)
+	_, others = c.leader(t)
 	others[0].kill(t)
 	puts("a follower was killed")
 
-	leader.holds(t, keys...)
-	others[1].holds(t, keys...)
+	// With data, the initial cluster of its first start is of no interest.
+	errtest.None(t, others[0].server.Close())
+	others[0].server = start(t, others[0].opts)
+
+	for _, i := range c.instances {
+		i.holds(t, keys...)
+	}
+}
+
+// TestWatchGoesOn: a watch lives through the restarts of opening, and of each member of
+// three. It misses nothing.
+func TestWatchGoesOn(t *testing.T) {
+	t.Parallel()
+
+	c := newCluster(t, true)
+	first := c.instances[0]
+	ctx := within(t, testTimeout)
+	watch := first.client.Watch(ctx, "/t/", clientv3.WithPrefix())
+
+	var want []string
+
+	put := func(key string) {
+		t.Helper()
+		first.put(t, key)
+		want = append(want, "/t/"+key)
+	}
+
+	put("alone")
+
+	begun := time.Now()
+	c.open(t)
+	put("opened")
+	t.Logf("opening took %s", time.Since(begun).Round(time.Millisecond))
+
+	c.join(t)
+	c.join(t)
+	c.grow(t, 3)
+
+	for _, i := range c.instances {
+		put("before the end of " + i.Name)
+
+		begun := time.Now()
+		errtest.None(t, i.server.Close())
+		t.Logf("%s ended in %s", i.Name, time.Since(begun).Round(time.Millisecond))
+		put("without " + i.Name)
+
+		i.server = start(t, i.opts)
+		eventually(t, "all members answer", func() bool {
+			members, err := first.client.Members(ctx)
+			return err == nil && !slices.ContainsFunc(members, func(m ClusterMember) bool { return !m.Healthy })
+		})
+	}
+
+	// A put that was repeated is there twice.
+	var got []string
+	for !slices.Equal(got, want) {
+		resp, ok := <-watch
+		if !ok || resp.Err() != nil {
+			t.Fatalf("the watch ended with %v after %v, want %v", resp.Err(), got, want)
+		}
+
+		for _, e := range resp.Events {
+			got = append(got, string(e.Kv.Key))
+		}
+		got = slices.Compact(got)
+	}
 }
 
 // TestLostWrite sends writes to a follower whose leader was just killed. They end with

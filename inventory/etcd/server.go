@@ -28,6 +28,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/localfile"
@@ -84,7 +86,7 @@ type Server struct {
 
 	opening sync.Mutex // held by Open
 	mu      sync.Mutex
-	inside  *embed.Etcd        // nil if the server is a child process; guarded by mu
+	inside  *served            // nil if the server is a child process; guarded by mu
 	stop    context.CancelFunc // ends the child process, which is started again; guarded by mu
 	closed  bool               // guarded by mu
 
@@ -496,7 +498,7 @@ func Main(dir string) int {
 
 // stopping reports whether etcd ends itself, which it does for one reason: its member was
 // removed.
-func stopping(e *embed.Etcd) bool {
+func stopping(e *served) bool {
 	select {
 	case <-e.Server.StoppingNotify():
 		return true
@@ -543,8 +545,49 @@ func anyLocked(dir string) bool {
 	})
 }
 
+// served is an etcd in this process.
+type served struct {
+	*embed.Etcd
+	endStreams context.CancelFunc
+}
+
+// Close stops etcd. It first ends the watches, for whose end etcd would wait for several
+// seconds, while it accepts no requests any more; their clients go on at another member.
+func (e *served) Close() {
+	e.endStreams()
+	e.Etcd.Close()
+}
+
+// endingStreams returns an interceptor that ends the streams of a server with ctx, with an
+// error after which a client goes on elsewhere.
+func endingStreams(ctx context.Context) grpc.StreamServerInterceptor {
+	return func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+		stream, cancel := context.WithCancel(s.Context())
+		defer cancel()
+
+		stop := context.AfterFunc(ctx, cancel)
+		defer stop()
+
+		err := handle(srv, endingStream{s, stream})
+		if ctx.Err() != nil {
+			return status.Error(codes.Unavailable, "this member of etcd is being stopped")
+		}
+
+		return err
+	}
+}
+
+// endingStream is a stream with a context of its own.
+type endingStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (s endingStream) Context() context.Context { return s.ctx }
+
 // serve starts etcd in this process and waits until it serves.
-func serve(ctx context.Context, o ServerOptions, level zap.AtomicLevel) (*embed.Etcd, error) {
+func serve(ctx context.Context, o ServerOptions, level zap.AtomicLevel) (*served, error) {
 	cfg, err := o.serverConfig(level)
 	if err != nil {
 		return nil, err
@@ -565,11 +608,19 @@ func serve(ctx context.Context, o ServerOptions, level zap.AtomicLevel) (*embed.
 		return nil, err
 	}
 
-	e, err := embed.StartEtcd(cfg)
+	streams, endStreams := context.WithCancel(context.Background())
+	cfg.GRPCAdditionalServerOptions = append(cfg.GRPCAdditionalServerOptions,
+		grpc.ChainStreamInterceptor(endingStreams(streams)))
+
+	started, err := embed.StartEtcd(cfg)
 	if err != nil {
+		endStreams()
+
 		return nil, inventory.Errorf(inventory.KindUnavailable, "the embedded etcd did not start: %w", err).
 			Do("see its lines in the log; if they report damaged data, restore a backup of %s", o.Dir)
 	}
+
+	e := &served{started, endStreams}
 
 	// One of several members waits for a quorum, for as long as that takes.
 	if len(e.Server.Cluster().Members()) > 1 {
@@ -581,7 +632,7 @@ func serve(ctx context.Context, o ServerOptions, level zap.AtomicLevel) (*embed.
 
 	select {
 	case <-e.Server.ReadyNotify():
-		if err = announce(ctx, e); err == nil {
+		if err = announce(ctx, started); err == nil {
 			return e, nil
 		}
 	case err = <-e.Err():
