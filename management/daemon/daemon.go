@@ -40,6 +40,7 @@ import (
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/repository"
+	"github.com/contiv/cluster/management/restore"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/scan"
 	"github.com/contiv/cluster/management/secret/keyring"
@@ -294,7 +295,10 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 			Logger: d.opts.Logger,
 		}))
 	d.parts.Run(ctx, d.notifier.Loops()...)
-	d.parts.Go(ctx, "automation", d.runAutomation)
+	d.parts.Go(ctx, "automation", restore.Automation{
+		DataDir: d.file.DataDir, State: d.store, Records: d.store, Logger: d.opts.Logger, RetryEvery: retryEvery,
+		Policies: d.policies, Rollouts: d.rollouts,
+	}.Run)
 
 	d.parts.Run(ctx, d.tokens.Loops()...)
 	d.parts.Run(ctx, d.secrets.Loop)

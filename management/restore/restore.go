@@ -6,6 +6,10 @@ package restore
 
 import (
 	"context"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
@@ -23,12 +27,41 @@ const (
 
 // Automation is what decides by itself.
 type Automation struct {
-	DataDir string
-	State   interface{ View() *state.View }
-	Records record.Store
+	DataDir    string
+	State      interface{ View() *state.View }
+	Records    record.Store
+	Logger     logrus.FieldLogger
+	RetryEvery time.Duration // between two attempts to reach the store
+	Policies   Policies
+	Rollouts   Rollouts
+}
 
-	PausePolicies func(ctx context.Context, c access.Caller, name, reason string) (api.Policies, error)
-	PauseRollouts func(ctx context.Context, c access.Caller, reason string) error
+// Policies decide by themselves until the context of Run ends.
+type Policies interface {
+	Pause(ctx context.Context, c access.Caller, name, reason string) (api.Policies, error)
+	Run(ctx context.Context)
+}
+
+// Rollouts go on by themselves until the context of Run ends.
+type Rollouts interface {
+	PauseAll(ctx context.Context, c access.Caller, reason string) error
+	Run(ctx context.Context)
+}
+
+// Run runs the policies and the rollouts until ctx ends. After a restore it pauses them first.
+func (a Automation) Run(ctx context.Context) {
+	warn := func(err error) { a.Logger.WithError(err).Warn("automation does not begin yet") }
+
+	err := state.RetryUnavailable(ctx, a.RetryEvery, warn, func() error { return a.Pause(ctx) })
+	if err != nil && ctx.Err() == nil {
+		a.Logger.WithError(err).Error("it is not known whether the data directory was restored from a backup")
+	}
+
+	var all sync.WaitGroup
+
+	all.Go(func() { a.Policies.Run(ctx) })
+	all.Go(func() { a.Rollouts.Run(ctx) })
+	all.Wait()
 }
 
 // Pause pauses automation once after a restore of the data directory or of the store.
@@ -68,9 +101,9 @@ func (a Automation) Pause(ctx context.Context) error {
 
 func (a Automation) pause(ctx context.Context, reason string) error {
 	caller := access.Caller{Principal: access.Manager}
-	if _, err := a.PausePolicies(ctx, caller, state.AllPolicies, reason); err != nil {
+	if _, err := a.Policies.Pause(ctx, caller, state.AllPolicies, reason); err != nil {
 		return err
 	}
 
-	return a.PauseRollouts(ctx, caller, reason)
+	return a.Rollouts.PauseAll(ctx, caller, reason)
 }
