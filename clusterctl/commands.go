@@ -207,6 +207,7 @@ func allRows() rows {
 	for _, some := range []rows{
 		nodesRows(), importRows(), moveRows(), verbRows(), jobRows(), planRows(), eventsRows(), auditRows(), varsRows(),
 		configRows(), fleetRows(), loginRows(), contextRows(), inventoryRows(), tokenRows(), certificateRows(),
+		instanceRows(),
 		authRows(), notificationRows(), keyRows(), policyRows(), rolloutRows(), groupsRows(), windowsRows(),
 		pauseRows(), repoRows(), statusRows(), supportRows(), backupRows(), completionRows(), referenceRows(),
 		pingRows(), trustRows(), powerRows(), alertRows(), factsRows(), classRows(),

@@ -15,6 +15,10 @@ import (
 var InstanceColumns = ColumnsOf[api.Instance](nil,
 	"id", "node", "leads", "addr", "version", "started,age", "started,wide", "api,wide")
 
+// MemberColumns are the columns of a table of the members of the manager.
+var MemberColumns = ColumnsOf[api.Member](nil,
+	"id", "node", "addr", "alive", "leads", "etcd", "version", "joined,age", "joined,wide")
+
 // PowerColumns are the columns of a table of the power of nodes.
 var PowerColumns = ColumnsOf[api.Power](nil, "node", "power,else unknown", "since", "problem", "problem_since,wide")
 

@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string) int {
 			sub.OnUsageError = root.OnUsageError
 		}
 
-		if !c.Hidden && len(c.Commands) == 0 && c.Name != "restore" {
+		if !c.Hidden && len(c.Commands) == 0 && c.Name != "restore" && c.Name != "join" {
 			c.Action = withoutArguments(c.Action)
 		}
 	}
@@ -121,6 +121,7 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			"clusterm monitor [--config FILE]\n" +
 			"clusterm check [--config FILE]\n" +
 			"clusterm reload [--config FILE] [--socket PATH]\n" +
+			"clusterm join URL --token TOKEN --fingerprint FINGERPRINT [--config FILE]\n" +
 			"clusterm store check|compact|defragment|disarm|remove [--config FILE]\n" +
 			"clusterm restore FILE [--replace] [--verify] [--config FILE]\n" +
 			"clusterm audit [verify] [--config FILE]\n" +
@@ -148,6 +149,7 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			monitorCommand(),
 			checkCommand(config),
 			reloadCommand(config),
+			joinCommand(config),
 			playbooksCommand(config),
 			exampleCommand(),
 			storeCommand(),

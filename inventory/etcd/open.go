@@ -102,7 +102,14 @@ func (c *Opened) dialExisting(ctx context.Context, o Opening) error {
 
 // startEmbedded starts the embedded etcd and connects to it.
 func (c *Opened) startEmbedded(ctx context.Context, o Opening) (err error) {
-	o.Server.MustExist = len(o.Traces) > 0 && !o.AcceptEmpty
+	member, err := o.Server.member()
+	if err != nil {
+		return err
+	}
+
+	// A member that joins gets its data from the others.
+	joins := member != nil && len(member.InitialCluster) > 0
+	o.Server.MustExist = len(o.Traces) > 0 && !o.AcceptEmpty && !joins
 
 	c.Embedded, err = StartServer(ctx, o.Server)
 	if errors.Is(err, ErrNoData) {

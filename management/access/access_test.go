@@ -58,7 +58,7 @@ func TestParseRole(t *testing.T) {
 	}
 
 	_, err := ParseRole("Admin")
-	if err == nil || !strings.Contains(err.Error(), "use viewer, monitor, operator or admin") {
+	if err == nil || !strings.Contains(err.Error(), "use viewer, monitor, instance, operator or admin") {
 		t.Errorf("an unknown role: %v", err)
 	}
 }

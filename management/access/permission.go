@@ -23,6 +23,7 @@ var (
 	Reporters = Permission{Roles: []Role{RoleMonitor, RoleOperator, RoleAdmin}}
 	Operators = Permission{Roles: []Role{RoleOperator, RoleAdmin}}
 	Admins    = Permission{Roles: []Role{RoleAdmin}}
+	Joiners   = Permission{Roles: []Role{RoleInstance, RoleAdmin}}
 )
 
 // The permissions for the configuration and the global variables, which a step of a fleet file needs as well.
@@ -69,7 +70,7 @@ func AuthorizeReach(id Identity) error {
 
 // covers reports whether a role has every permission of another one.
 func covers(role, other Role) bool {
-	all := []Permission{Everyone, Readers, Reporters, Operators, Admins}
+	all := []Permission{Everyone, Readers, Reporters, Operators, Admins, Joiners}
 
 	return !slices.ContainsFunc(all, func(p Permission) bool {
 		return slices.Contains(p.Roles, other) && !slices.Contains(p.Roles, role)

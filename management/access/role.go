@@ -16,12 +16,13 @@ type Role string
 const (
 	RoleViewer   Role = "viewer"   // reads everything, changes nothing
 	RoleMonitor  Role = "monitor"  // reports observations, and reads the health
+	RoleInstance Role = "instance" // joins the manager as a further instance, once
 	RoleOperator Role = "operator" // also changes nodes, variables and jobs
 	RoleAdmin    Role = "admin"    // also changes the configuration and the access itself
 )
 
 // Roles lists every role, in the order of the documentation.
-var Roles = []Role{RoleViewer, RoleMonitor, RoleOperator, RoleAdmin}
+var Roles = []Role{RoleViewer, RoleMonitor, RoleInstance, RoleOperator, RoleAdmin}
 
 // ParseRole returns the role with the name, or KindInvalid.
 func ParseRole(name string) (Role, error) {

@@ -189,6 +189,24 @@ func (t *Tokens) Revoke(ctx context.Context, c Caller, ref string) (revision int
 	return revision, err
 }
 
+// Spend removes the token of the caller if that is for one use: its role is RoleInstance. It belongs to the transaction
+// of that use.
+func Spend(tx *record.Tx, by Identity) error {
+	id, ok := strings.CutPrefix(by.Credential, credentialOf(""))
+	if by.Role != RoleInstance || !ok {
+		return nil
+	}
+
+	if record.Get(tx, &TokenKind, id) == nil {
+		return errInvalidToken
+	}
+
+	record.Remove(tx, &TokenUseKind, id)
+	record.Remove(tx, &TokenKind, id)
+
+	return nil
+}
+
 // Authenticate returns the identity behind a token, or KindUnauthenticated. It reads
 // the view only, except for a token of another issuer.
 func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, error) {

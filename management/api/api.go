@@ -522,11 +522,11 @@ type Token struct {
 	ID string `json:"id"` // the id; it is a part of the token
 	// The name; the audit log shows `token:NAME`.
 	Name      string    `json:"name"`
-	Role      string    `json:"role" enum:"viewer,monitor,operator,admin"` // the role
-	Scope     *Scope    `json:"scope,omitempty"`                           // absent: every node
-	Created   time.Time `json:"created"`                                   // when it was created
-	CreatedBy string    `json:"created_by"`                                // who created it
-	Expires   time.Time `json:"expires"`                                   // when it expires
+	Role      string    `json:"role" enum:"viewer,monitor,instance,operator,admin"` // the role
+	Scope     *Scope    `json:"scope,omitempty"`                                    // absent: every node
+	Created   time.Time `json:"created"`                                            // when it was created
+	CreatedBy string    `json:"created_by"`                                         // who created it
+	Expires   time.Time `json:"expires"`                                            // when it expires
 	// The last use, to the minute; absent: never.
 	Used *time.Time `json:"used,omitempty"`
 }
@@ -644,6 +644,69 @@ type Instance struct {
 	// Whether it leads: it begins the jobs, and carries out policies, rollouts and retention. One instance does; for
 	// some seconds after its loss none.
 	Leads bool `json:"leads"`
+}
+
+// Member is an instance that belongs to the manager, alive or not.
+type Member struct {
+	ID      string     `json:"id"`                // the id of the instance
+	Node    string     `json:"node"`              // the name of the instance's own node
+	Addr    string     `json:"addr,omitempty"`    // the address at which the others reach it
+	Alive   bool       `json:"alive"`             // whether it runs; a crash shows after 15 seconds
+	Leads   bool       `json:"leads"`             // whether it leads
+	Version string     `json:"version,omitempty"` // the version of clusterm; absent unless it is alive
+	Joined  *time.Time `json:"joined,omitempty"`  // when it joined; absent while there was no other one
+	// What its etcd is: `voter`, or `learner` until it votes; `down` if it does not answer; `missing` if it is no
+	// member any more; `alone` before another instance joined; `existing` with an etcd that is not inside.
+	Etcd string `json:"etcd" enum:"voter,learner,down,missing,alone,existing"`
+}
+
+// The values of Member.Etcd.
+const (
+	EtcdVoter    = "voter"
+	EtcdLearner  = "learner"
+	EtcdDown     = "down"
+	EtcdMissing  = "missing"
+	EtcdAlone    = "alone"
+	EtcdExisting = "existing"
+)
+
+// InviteRequest asks for an invitation of an instance.
+type InviteRequest struct {
+	Expires string `json:"expires,omitempty"` // the time to its end, from 1m to 24h; default 1h
+}
+
+// Invite is an invitation of one instance. Only this answer has its token.
+type Invite struct {
+	Token   string    `json:"token"`   // for one use
+	Expires time.Time `json:"expires"` // when it expires
+	// The fingerprint of the manager's CA, which the other host compares.
+	Fingerprint string `json:"fingerprint"`
+	// The URLs of the API over HTTPS, of all live instances.
+	URLs []string `json:"urls"`
+}
+
+// JoinRequest asks for the admission of an instance. `clusterm join` sends it.
+type JoinRequest struct {
+	ID       string `json:"id"`        // the id of the instance, of 16 hexadecimal digits
+	Node     string `json:"node"`      // the name of its own node
+	Addr     string `json:"addr"`      // the IP address at which the others reach it
+	PeerPort int    `json:"peer_port"` // the port of its etcd for the others
+	// The request for its certificate (PKCS #10, DER) in base64. Only the public key of it is used.
+	CertificateRequest string `json:"certificate_request"`
+	// The public key (X25519), in base64, for which the keys of the manager are sealed.
+	Key string `json:"key"`
+}
+
+// JoinAnswer is what an instance starts with.
+type JoinAnswer struct {
+	Certificate string `json:"certificate"` // its certificate in PEM
+	// The keys that all instances have in common, in base64, sealed for the key of the request (HPKE: X25519,
+	// HKDF-SHA256, AES-256-GCM).
+	Sealed string `json:"sealed"`
+	// The URLs of all members of etcd for each other, by their names.
+	Members map[string]string `json:"members"`
+	// The URLs for clients of those that vote.
+	Endpoints []string `json:"endpoints"`
 }
 
 // The values of Health.Status.

@@ -65,6 +65,10 @@ const (
 	PathScan       = "/v1/scan"                     // GET: Scan; POST: Scan
 	PathExpected   = "/v1/expected"                 // GET: List[ExpectedMachine], by node or BMC
 	PathInstances  = "/v1/instances"                // GET: List[Instance], oldest first
+	PathMembers    = "/v1/members"                  // GET: List[Member], by id
+	PathMember     = PathMembers + "/{id}"          // DELETE: Changed; an id or the name of its node
+	PathInvite     = PathMembers + "/invite"        // POST InviteRequest: Invite
+	PathJoin       = PathMembers + "/join"          // POST JoinRequest: JoinAnswer
 	PathTokens     = "/v1/tokens"                   // GET: List[Token]; POST TokenRequest: NewToken
 	PathSecrets    = "/v1/secrets"                  // GET: Secrets
 	PathRotate     = PathSecrets + "/rotate"        // POST SecretsRotation: Secrets

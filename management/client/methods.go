@@ -645,6 +645,26 @@ func (c *Client) Instances(ctx context.Context, page ...Page) (api.List[api.Inst
 	return listed[api.Instance](ctx, c, api.PathInstances, page)
 }
 
+// Members returns the instances that belong to the manager, alive or not, or a page of them.
+func (c *Client) Members(ctx context.Context, page ...Page) (api.List[api.Member], error) {
+	return listed[api.Member](ctx, c, api.PathMembers, page)
+}
+
+// RemoveMember takes an instance away that is not alive, by its id or its node.
+func (c *Client) RemoveMember(ctx context.Context, ref string) (api.Changed, error) {
+	return remove(ctx, c, api.PathMember, ref)
+}
+
+// Invite makes an invitation of one instance.
+func (c *Client) Invite(ctx context.Context, r api.InviteRequest) (api.Invite, error) {
+	return post[api.Invite](ctx, c, api.PathInvite, r)
+}
+
+// Join asks for the admission of an instance.
+func (c *Client) Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, error) {
+	return post[api.JoinAnswer](ctx, c, api.PathJoin, r)
+}
+
 // Machines returns the registered machines, or a page of them, by the names of their nodes.
 func (c *Client) Machines(ctx context.Context, page ...Page) (api.List[machine.Machine], error) {
 	return listed[machine.Machine](ctx, c, api.PathMachines, page)

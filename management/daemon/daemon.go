@@ -33,6 +33,7 @@ import (
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/gossip"
 	"github.com/contiv/cluster/management/gossipkey"
+	"github.com/contiv/cluster/management/instance"
 	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/notify"
@@ -172,6 +173,7 @@ type useCases struct {
 	nodes      *node.Nodes
 	imports    *enroll.Service
 	scanner    *scan.Scanner
+	instances  *instance.Service
 	variables  *variable.Variables
 	engine     *engine.Engine
 	policies   *policy.Loop
@@ -287,6 +289,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.parts.OnStopOf("repository", d.repository.Stop)
 
 	d.parts.Run(ctx, d.nodes.WatchMonitors(), d.nodes.WatchAlerts(), d.imports.Loop, d.scanner.Loop,
+		d.instances.Loop,
 		power.Watch(power.WatchOptions{
 			State:  d.store,
 			Leads:  d.member.Leads,

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/cluster/datadir"
 	store "github.com/contiv/cluster/management/etcd"
+	"github.com/contiv/cluster/management/instance"
 	"github.com/contiv/cluster/management/repository"
 	"github.com/contiv/cluster/management/secret/keyring"
 	"github.com/contiv/cluster/management/setting"
@@ -86,6 +87,10 @@ func (o Options) embedded(f setting.File) etcd.ServerOptions {
 // startUpkeep supervises the database of the embedded etcd. An existing etcd is left
 // to its operators.
 func (d *Daemon) startUpkeep(ctx context.Context) {
+	if d.etcd.Embedded != nil {
+		d.parts.Go(ctx, "members of etcd", func(ctx context.Context) { d.etcd.Follow(ctx, etcd.FollowEvery) })
+	}
+
 	count := store.CountUpkeep(d.metrics)
 
 	if d.etcd.Embedded == nil || d.opts.UpkeepEvery < 0 {
@@ -103,16 +108,18 @@ func (d *Daemon) startUpkeep(ctx context.Context) {
 	d.parts.Go(ctx, "upkeep of etcd", upkeep.Run)
 }
 
+// shared keeps playbooks for other instances, if there are any.
+func (d *Daemon) shared() repository.Shared {
+	if d.file.Etcd.Used() || instance.Several(d.store.View()) {
+		return d.store
+	}
+	return nil
+}
+
 // trackRepository makes the keeper of the repository of playbooks.
 func (d *Daemon) trackRepository() {
-	// The etcd inside belongs to one instance.
-	var shared repository.Shared
-	if d.file.Etcd.Used() {
-		shared = d.store
-	}
-
 	d.repository = d.programs.Track(repository.Options{
-		State: d.store, Records: d.store, Shared: shared, Leads: d.member.Leads,
+		State: d.store, Records: d.store, Shared: d.shared, Leads: d.member.Leads,
 		Audit: d.audit, Logger: d.opts.Logger.WithField("part", "repository"),
 	})
 }

@@ -6,12 +6,14 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/bmc"
+	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/access/mtls"
 	"github.com/contiv/cluster/management/audit"
@@ -19,20 +21,24 @@ import (
 	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/enroll"
 	"github.com/contiv/cluster/management/explain"
+	"github.com/contiv/cluster/management/gossip"
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/hardware"
 	"github.com/contiv/cluster/management/health"
+	"github.com/contiv/cluster/management/instance"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/merge"
 	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/node"
 	"github.com/contiv/cluster/management/notify"
+	"github.com/contiv/cluster/management/pki"
 	"github.com/contiv/cluster/management/plan"
 	"github.com/contiv/cluster/management/policy"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/rollout"
 	"github.com/contiv/cluster/management/rollout/gate"
 	"github.com/contiv/cluster/management/scan"
+	"github.com/contiv/cluster/management/secret/keyring"
 	"github.com/contiv/cluster/management/server"
 	"github.com/contiv/cluster/management/sshkey"
 	"github.com/contiv/cluster/management/state"
@@ -94,6 +100,7 @@ func (d *Daemon) wireUseCases() {
 		d.tokens.Trust(d.issuer)
 	}
 
+	d.instances = d.newInstances()
 	d.metrics.MustRegister(metrics.Snapshot(d.snapshot))
 
 	d.wireNotifier()
@@ -109,6 +116,7 @@ func (d *Daemon) wireUseCases() {
 		Alerts:     d.nodes,
 		BMCLogins:  &power.Logins{State: d.store, Store: d.store, Audit: d.audit, BMCs: d.bmcs},
 		Importer:   d.imports,
+		Members:    d.instances,
 		Scanner:    d.scanner,
 		Classes: hardware.NewClasses(
 			hardware.Options{Store: d.store, Audit: d.audit, Groups: d.settings.Groups},
@@ -259,6 +267,62 @@ func (d *Daemon) explainSettings() explain.Settings {
 	return s
 }
 
+// newInstances makes the part that lets other instances join.
+func (d *Daemon) newInstances() *instance.Service {
+	o := instance.Options{
+		Self: d.identity, Addr: d.node.Addr,
+		ClientPort: d.file.Instances.ClientPort, PeerPort: d.file.Instances.PeerPort,
+		Store: d.store, Tokens: d.tokens,
+		Peers: pki.Peers{Dir: instance.PeersDir(d.file.DataDir), Now: d.opts.Certificates.Now},
+		Files: d.common, Leads: d.member.Leads, Audit: d.audit, Logger: d.opts.Logger.WithField("part", "instances"),
+		Fingerprint: func() string {
+			if d.certificates == nil {
+				return ""
+			}
+			return d.certificates.Fingerprint()
+		},
+	}
+	if d.etcd.Embedded != nil {
+		o.Etcd = inside{d.etcd}
+	}
+
+	return instance.New(o)
+}
+
+// inside is the etcd inside, with its server.
+type inside struct{ *etcd.Opened }
+
+func (i inside) Open(ctx context.Context, m etcd.Member) error { return i.Embedded.Open(ctx, m) }
+
+// common returns the files that all instances have in common.
+func (d *Daemon) common() ([]instance.File, error) {
+	path, private, err := d.sshKey.InUse()
+	if err != nil {
+		return nil, err
+	}
+	if below, err := filepath.Rel(d.file.DataDir, path); err == nil && filepath.IsLocal(below) {
+		path = below
+	}
+
+	secrets, err := d.secrets.Content()
+	if err != nil {
+		return nil, err
+	}
+	ca, err := os.ReadFile(filepath.Join(d.pkiDir(), "ca.pem"))
+	if err != nil {
+		return nil, err
+	}
+
+	files := []instance.File{
+		{Path: path, Content: private}, {Path: keyring.FileName, Content: secrets}, {Path: "pki/ca.pem", Content: ca},
+	}
+	if keys := d.gossip.Keys(); len(keys) > 0 {
+		files = append(files, instance.File{Path: gossip.KeyFile, Content: keys})
+	}
+
+	return files, nil
+}
+
 // openAudit makes the audit trail. Until its loop runs, entries wait in memory.
 func (d *Daemon) openAudit() {
 	d.trail = audit.New(audit.Options{
@@ -282,5 +346,5 @@ func (d *Daemon) runAudit(ctx context.Context) {
 var kinds = slices.Concat(state.Kinds, []record.Any{
 	&job.Kind, &plan.Kind, &rollout.Kind,
 	&access.TokenKind, &access.TokenUseKind, &access.RevocationKind, &sshkey.Kind, &gossipkey.Kind, &window.FreezeKind,
-	&notify.DeliveryKind, &notify.PositionKind, &enroll.Kind, &scan.Kind, &scan.FoundKind,
+	&notify.DeliveryKind, &notify.PositionKind, &enroll.Kind, &scan.Kind, &scan.FoundKind, &instance.Kind,
 })

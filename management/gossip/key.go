@@ -30,7 +30,10 @@ func (g *Gossip) Keeper(o gossipkey.Options, ssh *ansible.Prober) *gossipkey.Kee
 }
 
 // keyFile is the file of the key, unless the configuration names one.
-func (g *Gossip) keyFile() string { return filepath.Join(g.DataDir, "gossip.key") }
+func (g *Gossip) keyFile() string { return filepath.Join(g.DataDir, KeyFile) }
+
+// KeyFile is the name of the file with the gossip keys in the data directory.
+const KeyFile = "gossip.key"
 
 // follow replaces a key file whose key a rotation has replaced. An operator's own file stays as it
 // is; the keyring counts more, until that file is changed.
@@ -106,6 +109,18 @@ func (g *Gossip) ring() (gossipkey.Ring, error) {
 	}
 
 	return g.remote, nil
+}
+
+// Keys returns the gossip keys as the text of a key file; empty without any.
+func (g *Gossip) Keys() []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	keys := g.keys()
+	if keys == "" {
+		return nil
+	}
+	return []byte(keys + "\n")
 }
 
 // keys returns the gossip keys for a host that joins now, one per line, the one that

@@ -55,16 +55,22 @@ func newCA(key *ecdsa.PrivateKey, now time.Time, life time.Duration) (*pair, err
 	}
 	sum := sha256.Sum256(spki)
 
-	return sign(&x509.Certificate{
+	t := &x509.Certificate{
 		Subject:   pkix.Name{CommonName: "clusterm CA " + hex.EncodeToString(sum[:4])},
 		NotBefore: now.Add(-backdate), NotAfter: now.Add(life),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
-	}, key, nil)
+	}
+
+	cert, err := sign(t, &key.PublicKey, &pair{cert: t, key: key})
+	if err != nil {
+		return nil, err
+	}
+
+	return &pair{cert: cert, key: key}, nil
 }
 
-// newServer makes a server certificate for the host names and addresses. It does
-// not outlive its CA.
+// newServer makes a server certificate for the host names and addresses.
 func newServer(ca *pair, names []string, now time.Time, life time.Duration) (*pair, error) {
 	t := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: "clusterm"},
@@ -97,6 +103,18 @@ func newLeaf(ca *pair, t *x509.Certificate, now time.Time, life time.Duration) (
 		return nil, err
 	}
 
+	cert, err := signLeaf(ca, t, &key.PublicKey, now, life)
+	if err != nil {
+		return nil, err
+	}
+
+	return &pair{cert: cert, key: key}, nil
+}
+
+// signLeaf signs a certificate for the holder of a key. It does not outlive its CA.
+func signLeaf(
+	ca *pair, t *x509.Certificate, public *ecdsa.PublicKey, now time.Time, life time.Duration,
+) (*x509.Certificate, error) {
 	t.NotBefore, t.NotAfter = now.Add(-backdate), now.Add(life)
 	if t.NotAfter.After(ca.cert.NotAfter) {
 		t.NotAfter = ca.cert.NotAfter
@@ -105,24 +123,16 @@ func newLeaf(ca *pair, t *x509.Certificate, now time.Time, life time.Duration) (
 	t.BasicConstraintsValid = true
 	t.KeyUsage = x509.KeyUsageDigitalSignature
 
-	return sign(t, key, ca)
+	return sign(t, public, ca)
 }
 
-// sign signs a certificate for the key; without a CA, with the key itself.
-func sign(t *x509.Certificate, key *ecdsa.PrivateKey, ca *pair) (*pair, error) {
-	if ca == nil {
-		ca = &pair{cert: t, key: key}
-	}
-
-	der, err := x509.CreateCertificate(rand.Reader, t, ca.cert, key.Public(), ca.key)
+// sign signs a certificate for the holder of a key.
+func sign(t *x509.Certificate, public *ecdsa.PublicKey, ca *pair) (*x509.Certificate, error) {
+	der, err := x509.CreateCertificate(rand.Reader, t, ca.cert, public, ca.key)
 	if err != nil {
 		return nil, err
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
-	}
-	return &pair{cert: cert, key: key}, nil
+	return x509.ParseCertificate(der)
 }
 
 // The types of PEM blocks.

@@ -84,7 +84,7 @@ type Options struct {
 	History   func() History // of the configured repository
 	Playbooks Playbooks
 	Records   Records
-	Shared    Shared // nil: there are no other instances
+	Shared    func() Shared // nil, or returns nil, while there are no other instances
 	Settings  func() Settings
 	Leads     func() bool
 	Moved     func(ctx context.Context) // called when another commit came into use
@@ -122,6 +122,9 @@ type localUse struct{ recorded, digest string }
 // New returns a Keeper.
 func New(o Options) *Keeper {
 	k := &Keeper{Options: o, turn: make(chan struct{}, 1)}
+	if k.Shared == nil {
+		k.Shared = func() Shared { return nil }
+	}
 	k.Loop = control.New(control.Options{
 		Name: "repository", Round: k.look, Logger: o.Logger,
 		Trouble: "the repository of playbooks has no new commit to use; the one in use stays",

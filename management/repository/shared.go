@@ -31,7 +31,7 @@ type Shared interface {
 // instance needs any more. Without them an instance fetches for itself, so a failure is
 // logged, and the next sync tries again.
 func (k *Keeper) share(ctx context.Context) {
-	if k.Shared == nil {
+	if k.Shared() == nil {
 		return
 	}
 
@@ -60,7 +60,8 @@ func (k *Keeper) share(ctx context.Context) {
 func (k *Keeper) shareRecord(ctx context.Context, record Record) error {
 	// Room first: the others may be those of another repository.
 	wanted := record.wanted(k.carried())
-	if err := k.Shared.KeepShared(ctx, wanted); err != nil {
+	shared := k.Shared()
+	if err := shared.KeepShared(ctx, wanted); err != nil {
 		return err
 	}
 
@@ -68,7 +69,7 @@ func (k *Keeper) shareRecord(ctx context.Context, record Record) error {
 	if err := k.Playbooks.Pack(ctx, record.InUse.Digest, &archive); err != nil {
 		return err
 	}
-	return k.Shared.SharePlaybooks(ctx, record.InUse.Digest, archive.content.Bytes())
+	return shared.SharePlaybooks(ctx, record.InUse.Digest, archive.content.Bytes())
 }
 
 // wanted returns the digests of the playbooks to share: those in use, and the newest of
@@ -88,12 +89,13 @@ func (r Record) wanted(carried func(digest string) bool) []string {
 // unshare brings playbooks here that another instance has shared, and reports whether it
 // did, or why it is not known whether they are shared.
 func (k *Keeper) unshare(ctx context.Context, digest string) (bool, error) {
-	if k.Shared == nil {
+	shared := k.Shared()
+	if shared == nil {
 		return false, nil
 	}
 
 	// The digest is that of the content, so the store cannot put other playbooks in its place.
-	archive, unread := k.Shared.SharedPlaybooks(ctx, digest)
+	archive, unread := shared.SharedPlaybooks(ctx, digest)
 	if inventory.KindOf(unread) == inventory.KindNotFound {
 		return false, nil
 	}

@@ -85,7 +85,7 @@ func TestShare(t *testing.T) {
 
 	shared := &sharedMap{archives: map[string]string{"of another repository": ""}}
 	k := newKeeper(t)
-	k.Shared = shared
+	k.Shared = func() Shared { return shared }
 	k.State = fixedState{view: &state.View{Snapshot: jobtest.With([]*inventory.Node{{
 		Name: "node1", Playbooks: map[string]string{"site": "digest of 1"},
 	}}...)}}
@@ -141,7 +141,7 @@ func TestUnshare(t *testing.T) {
 	inUse := use(4)
 
 	k := newKeeper(t)
-	k.Shared = shared
+	k.Shared = func() Shared { return shared }
 	k.script.err = away
 	k.script.gone = true
 	k.script.record = Record{Source: "here main", InUse: &inUse, Past: []Use{use(3)}}
@@ -176,7 +176,7 @@ func TestRestoreNeedsTheStore(t *testing.T) {
 	}
 
 	k := newKeeper(t)
-	k.Shared = shared
+	k.Shared = func() Shared { return shared }
 	k.script.record = Record{Source: "here main", InUse: &past, Past: []Use{past}}
 
 	if _, err := k.Pin(t.Context()); err != nil {

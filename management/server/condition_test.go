@@ -28,6 +28,7 @@ var tagged = map[string]bool{
 	"/v1/groups":                             true,
 	"/v1/groups?fields=name":                 true,
 	"/v1/instances":                          true,
+	"/v1/members":                            true,
 	"/v1/machines":                           true,
 	"/v1/imports":                            true,
 	"/v1/imports/first":                      false,

@@ -1047,6 +1047,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Importer:   m,
 		Scanner:    m,
 		Classes:    fakeClasses{},
+		Members:    fakeMembers{},
 		Variables:  fakeVariables{m},
 		VarsPast:   fakeVariables{m},
 		Explain:    fakeExplainer{m},
@@ -1142,6 +1143,27 @@ func inspected(node string) *state.Inspections {
 
 	return i
 }
+
+// fakeMembers is a manager with one instance, that every other one may join.
+type fakeMembers struct{}
+
+func (fakeMembers) Members(context.Context, record.Reader) ([]api.Member, error) {
+	return []api.Member{{ID: "0b1327509c41c84f", Node: "a-1", Alive: true, Etcd: api.EtcdAlone}}, nil
+}
+
+func (fakeMembers) Invite(
+	context.Context, access.Caller, access.Identity, api.InviteRequest,
+) (api.Invite, error) {
+	return api.Invite{Token: "t", URLs: []string{"https://a:9443"}}, nil
+}
+
+func (fakeMembers) Join(
+	_ context.Context, _ access.Caller, _ access.Identity, r api.JoinRequest,
+) (api.JoinAnswer, error) {
+	return api.JoinAnswer{Members: map[string]string{r.ID: r.Addr}, Endpoints: []string{}}, nil
+}
+
+func (fakeMembers) Remove(context.Context, access.Caller, string) (int64, error) { return 7, nil }
 
 // fakeClasses makes classes without a shape, and keeps none.
 type fakeClasses struct{}

@@ -31,6 +31,7 @@ func (s *Server) versioned() []rest.Route {
 		s.factsRoutes(),
 		s.alertRoutes(),
 		s.scanRoutes(),
+		s.memberRoutes(),
 		s.inventoryRoutes(),
 		s.jobRoutes(),
 		s.planRoutes(),

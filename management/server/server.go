@@ -284,6 +284,7 @@ type Options struct {
 	Importer   Importer
 	Scanner    Scanner
 	Classes    Classes
+	Members    Members
 	Variables  Variables
 	VarsPast   VariableHistory
 	Explain    Explainer

@@ -346,6 +346,8 @@ func (c *Config) checkNumbers() error {
 		{"repository.limits.size", c.Repository.Limits.Size, 64 << 10, 64 << 20},
 		{"repository.limits.files", int64(c.Repository.Limits.Files), 1, 10_000},
 		{"scan.rate", int64(c.Scan.Rate), 1, 1000},
+		{"instances.client_port", int64(c.Instances.ClientPort), 1, 65_535},
+		{"instances.peer_port", int64(c.Instances.PeerPort), 1, 65_535},
 		{"max_body", c.MaxBody, 1 << 10, 1 << 30},
 		{"max_requests", int64(c.MaxRequests), 2, 10_000},
 		{"max_streams", int64(c.MaxStreams), 2, 256},

@@ -43,6 +43,7 @@ type Config struct {
 	// Discovered is the status, in lower case, of a node whose agent speaks for the first time.
 	Discovered string            `yaml:"discovered"`
 	Etcd       Etcd              `yaml:"etcd"`
+	Instances  Instances         `yaml:"instances"`
 	Groups     inventory.Groups  `yaml:"groups"`
 	Playbooks  string            `yaml:"playbooks"`
 	Repository repository.Config `yaml:"repository"`
@@ -146,6 +147,13 @@ type Etcd struct {
 	Prefix       string   `yaml:"prefix"`
 }
 
+// Instances says where the etcd inside listens for those of other instances, once there are others. It does so at the
+// address of the own node.
+type Instances struct {
+	ClientPort uint16 `yaml:"client_port"`
+	PeerPort   uint16 `yaml:"peer_port"`
+}
+
 // Used reports whether an existing etcd is configured.
 func (e Etcd) Used() bool { return len(e.Endpoints) > 0 }
 
@@ -238,6 +246,7 @@ func Default() Config {
 		MonitorTimeout: Duration(5 * time.Minute),
 		Discovered:     discovered[0],
 		Etcd:           Etcd{Endpoints: []string{}, Prefix: DefaultPrefix},
+		Instances:      Instances{ClientPort: 12379, PeerPort: 12380},
 		Groups:         inventory.DefaultGroups(),
 		Repository:     repository.DefaultConfig(),
 		Ansible:        "ansible-playbook",

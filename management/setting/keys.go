@@ -36,6 +36,7 @@ var startKeys = []string{
 	"node",
 	"gossip",
 	"etcd",
+	"instances",
 	"audit",
 	"scan",
 	"secrets.key_file",

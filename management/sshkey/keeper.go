@@ -136,6 +136,23 @@ func (k *Keeper) Status() Status {
 	return s
 }
 
+// InUse returns the private key with which the manager logs in to nodes, and its path. It is refused during a rotation.
+func (k *Keeper) InUse() (path string, private []byte, err error) {
+	r := k.Rotation()
+	if err := CheckBeside(k.State.View()); err != nil {
+		return "", nil, err
+	}
+
+	key, err := k.current(r)
+	if err != nil {
+		return "", nil, err
+	}
+
+	private, err = readPrivate(key.Path)
+
+	return key.Path, private, err
+}
+
 // Laggards returns the nodes that the running rotation waits for.
 func (k *Keeper) Laggards() []rotation.Laggard {
 	r, v := k.Rotation(), k.State.View()

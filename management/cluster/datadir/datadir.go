@@ -40,13 +40,8 @@ func InstanceID(dataDir string) (string, error) {
 		rand.Read(b[:])
 
 		id := hex.EncodeToString(b[:])
-		if err := localfile.Replace(path, []byte(id+"\n")); err != nil {
-			return "", inventory.Errorf(inventory.KindUnavailable,
-				"the identity of this instance cannot be written: %w", err).
-				Do("check owner, mode and free space of %s", dataDir)
-		}
 
-		return id, nil
+		return id, SetInstanceID(dataDir, id)
 	}
 
 	if err != nil {
@@ -61,6 +56,15 @@ func InstanceID(dataDir string) (string, error) {
 	}
 
 	return id, nil
+}
+
+// SetInstanceID gives the data directory of an instance that joins the identity under which it was admitted.
+func SetInstanceID(dataDir, id string) error {
+	if err := localfile.Replace(filepath.Join(dataDir, instanceFile), []byte(id+"\n")); err != nil {
+		return inventory.Errorf(inventory.KindUnavailable, "the identity of this instance cannot be written: %w", err).
+			Do("check owner, mode and free space of %s", dataDir)
+	}
+	return nil
 }
 
 // Traces names the traces of a former store in the data directory: the identity of

@@ -160,6 +160,12 @@ func Open(keyFile, dataDir string, log logrus.FieldLogger) (*Keyring, *store.Sec
 	return s, store.NewSecrets(ring, err)
 }
 
+// Content returns the keys as the text of a key file, for another instance.
+func (s *Keyring) Content() ([]byte, error) {
+	ring, err := s.file.read()
+	return ring.Encode(), err
+}
+
 // Settle compares the key with the one that the store names. The first start makes
 // both. It is called before all other methods.
 // node is that of this instance, and leads reports whether it encrypts what is stored.
