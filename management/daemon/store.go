@@ -99,6 +99,7 @@ func (d *Daemon) startUpkeep(ctx context.Context) {
 
 	upkeep := &etcd.Upkeep{
 		Client: d.etcd.Client, Every: cmp.Or(d.opts.UpkeepEvery, etcd.UpkeepEvery),
+		Leads:    d.leads,
 		Idle:     func() bool { return !d.store.View().Busy() },
 		MakeRoom: d.engine.Prune,
 		Done:     count,
