@@ -12,9 +12,11 @@ import (
 	"github.com/contiv/cluster/management/cluster/datadir"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/instance"
+	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/repository"
 	"github.com/contiv/cluster/management/secret/keyring"
 	"github.com/contiv/cluster/management/setting"
+	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step/playbook/program"
 )
 
@@ -99,7 +101,8 @@ func (d *Daemon) startUpkeep(ctx context.Context) {
 
 	upkeep := &etcd.Upkeep{
 		Client: d.etcd.Client, Every: cmp.Or(d.opts.UpkeepEvery, etcd.UpkeepEvery),
-		Leads:    d.leads,
+		// Nobody leads while the store is full.
+		Leads:    func() bool { return d.leads() || record.One(d.store.View(), &state.Lead).ID == "" },
 		Idle:     func() bool { return !d.store.View().Busy() },
 		MakeRoom: d.engine.Prune,
 		Done:     count,

@@ -429,7 +429,7 @@ func TestDamagedStore(t *testing.T) {
 		s.must(os.Truncate(file, 1000))
 
 		err = s.try(patience)
-		checkError(t, err, inventory.KindUnavailable, "the store is damaged", "from a backup")
+		checkError(t, err, inventory.KindUnavailable, "the store is damaged", "clusterm restore FILE")
 
 		if err == nil || strings.Contains(fmt.Sprint(err), "\n") {
 			t.Errorf("got %v, want one line", err)
