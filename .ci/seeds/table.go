@@ -291,4 +291,10 @@ var seeds = []seed{
 		is:      `		case queued.Status == job.Running:`,
 		becomes: `		case false:`,
 	},
+	{
+		name: "an invitation is good twice", file: "management/access/tokens.go",
+		pkg: "management/daemon", test: "TestJoin$",
+		is:      `if by.Role != RoleInstance || !ok {`,
+		becomes: `if ok || id == "" {`,
+	},
 }
