@@ -57,7 +57,7 @@ func (d *Daemon) checks() []health.Check {
 		},
 		health.Warn(func(v *state.View) []string {
 			return slices.Concat(health.Text(d.sshKey.Warning()), d.policies.Warnings(),
-				health.BudgetWarnings(config.Groups, v.Nodes()))
+				d.instances.Warnings(), health.BudgetWarnings(config.Groups, v.Nodes()))
 		}),
 		health.Problem("gossip", func(context.Context, *state.View) error {
 			if d.gossip.Off() {

@@ -106,7 +106,7 @@ type Service struct {
 func New(o Options) *Service {
 	s := &Service{Options: o}
 	s.Loop = control.New(control.Options{
-		Name: "members", Every: every, Logger: o.Logger, Changed: o.Store.Changed, Round: s.look,
+		Name: "members", Every: every, Logger: o.Logger, Round: s.look,
 		Trouble: "the members of etcd were not looked at; retrying",
 	})
 
@@ -492,6 +492,15 @@ func (s *Service) look(ctx context.Context) (control.Next, error) {
 	members, err := s.Etcd.Members(ctx)
 	if err != nil {
 		return control.Next{}, err
+	}
+
+	// People know an instance by its node.
+	for i := range members {
+		for _, m := range record.List(r, &Kind) {
+			if slices.Contains(members[i].PeerURLs, m.Peer) {
+				members[i].Name = m.Node
+			}
+		}
 	}
 
 	growth := etcd.Grow(members)

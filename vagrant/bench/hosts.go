@@ -287,10 +287,18 @@ func (m *managed) plainRun(ctx context.Context, r run, sockets string, defaults 
 
 // plainConfig returns Ansible's settings without the manager's plugins.
 func plainConfig(text string) (out string) {
-	plugins := []string{"callback_plugins", "callbacks_enabled", "cache_plugins", "fact_caching"}
+	plugins := []string{
+		"callback_plugins", "callbacks_enabled", "cache_plugins", "fact_caching", "connection_plugins",
+	}
+	own := false // in a section of the manager
 
 	for line := range strings.Lines(text) {
-		if !slices.ContainsFunc(plugins, func(setting string) bool { return strings.HasPrefix(line, setting) }) {
+		if strings.HasPrefix(line, "[") {
+			own = strings.HasPrefix(line, "[clusterm_")
+		}
+
+		if !own &&
+			!slices.ContainsFunc(plugins, func(setting string) bool { return strings.HasPrefix(line, setting) }) {
 			out += line
 		}
 	}
