@@ -81,7 +81,7 @@ func untag(t *testing.T, n *yaml.Node, trusted bool) any {
 	case "!unsafe":
 		return n.Value
 	case "!!str":
-		if !trusted {
+		if !trusted && strings.ContainsAny(n.Value, "{}%#") {
 			t.Errorf("line %d: the string %q has no tag !unsafe", n.Line, n.Value)
 		}
 		return n.Value

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -517,7 +518,16 @@ func quoted(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: s}
 }
 
+// otherType matches what YAML 1.1 takes for a value of another type than a string where it is not quoted.
+var otherType = regexp.MustCompile(`^(?:|~|=|<<|(?i:null|true|false|yes|no|on|off)|[-+.0-9][-+.:0-9A-Za-z_ \t]*)$`)
+
+// unsafe returns a string that Ansible does not evaluate. From ansible-core 2.19 on, the tag !unsafe takes the quotes
+// away: a serial of digits would be a number. Such a text cannot be a template, so it needs no tag.
 func unsafe(s string) *yaml.Node {
+	if otherType.MatchString(s) {
+		return quoted(s)
+	}
+
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!unsafe", Style: yaml.DoubleQuotedStyle | yaml.TaggedStyle, Value: s}
 }
 

@@ -205,3 +205,22 @@ func TestParseJump(t *testing.T) {
 		}
 	}
 }
+
+// TestStringsStayStrings: Ansible reads these as strings in every version. Where !unsafe marks one, the newer ones take
+// its quotes away, and with them its type.
+func TestStringsStayStrings(t *testing.T) {
+	for _, s := range []string{
+		"", "~", "=", "<<", "yes", "No", "TRUE", "off", "null", "31904923", "080", "1e5", "12e45678", "0x1f", "0b1",
+		"1_000", "1:30", "-.inf", ".NaN", "+1.5", "2026-11-28", "2001-12-14 21:59:43.10 -5", "1.0",
+	} {
+		if n := unsafe(s); n.Tag != "!!str" || n.Style != yaml.DoubleQuotedStyle || n.Value != s {
+			t.Errorf("%q has the tag %s and the style %d", s, n.Tag, n.Style)
+		}
+	}
+
+	for _, s := range []string{"{{ x }}", "1{{ x }}", "{% if %}", "{", "yes{", "web-1", "a: 1", "-\n{{ x }}", "#"} {
+		if n := unsafe(s); n.Tag != "!unsafe" {
+			t.Errorf("%q has the tag %s", s, n.Tag)
+		}
+	}
+}
