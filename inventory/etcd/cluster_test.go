@@ -780,6 +780,32 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+// TestStatusOfRemoved asks for the state of a member while it is being removed, over and over. etcd panics on that.
+func TestStatusOfRemoved(t *testing.T) {
+	t.Parallel()
+
+	c := newThree(t, false)
+	leader, others := c.leader(t)
+
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+
+		for {
+			select {
+			case <-others[0].server.Gone():
+				return
+			default:
+				_ = others[0].client.serves(t.Context(), others[0].server.Endpoint())
+			}
+		}
+	}()
+
+	errtest.None(t, leader.client.Remove(within(t, testTimeout), c.named(t, leader, others[0].Name).ID))
+	gone(t, others[0].server)
+	<-asked
+}
+
 // gone waits until the server has given up.
 func gone(t *testing.T, s *Server) {
 	t.Helper()

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -586,6 +587,24 @@ type endingStream struct {
 // Context implements grpc.ServerStream.
 func (s endingStream) Context() context.Context { return s.ctx }
 
+// answeringRemoved returns an interceptor for the questions about the state of a member. etcd looks itself up among
+// the members for an answer, and panics where it was removed just now.
+func answeringRemoved(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (
+	resp any, err error,
+) {
+	if info.FullMethod != pb.Maintenance_Status_FullMethodName {
+		return handle(ctx, req)
+	}
+
+	defer func() {
+		if recover() != nil {
+			resp, err = nil, status.Error(codes.Unavailable, removedWords)
+		}
+	}()
+
+	return handle(ctx, req)
+}
+
 // serve starts etcd in this process and waits until it serves.
 func serve(ctx context.Context, o ServerOptions, level zap.AtomicLevel) (*served, error) {
 	cfg, err := o.serverConfig(level)
@@ -610,7 +629,7 @@ func serve(ctx context.Context, o ServerOptions, level zap.AtomicLevel) (*served
 
 	streams, endStreams := context.WithCancel(context.Background())
 	cfg.GRPCAdditionalServerOptions = append(cfg.GRPCAdditionalServerOptions,
-		grpc.ChainStreamInterceptor(endingStreams(streams)))
+		grpc.ChainStreamInterceptor(endingStreams(streams)), grpc.ChainUnaryInterceptor(answeringRemoved))
 
 	started, err := embed.StartEtcd(cfg)
 	if err != nil {
