@@ -76,7 +76,7 @@ func create(tx *record.Tx, class facts.Class) (facts.Class, error) {
 		vendor, product := inventory.SelectorWord(class.Shape.Vendor), inventory.SelectorWord(class.Shape.Product)
 		if vendor == "" || product == "" {
 			return class, inventory.Errorf(inventory.KindRefused, "%s has no known vendor or product", n.Name).
-				Do("name the nodes of the class by a selector").
+				Do("give the nodes of the class as a selector, such as nodes: use=storage").
 				About(n.Name)
 		}
 
