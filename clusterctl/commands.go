@@ -208,6 +208,7 @@ func allRows() rows {
 		nodesRows(), importRows(), moveRows(), verbRows(), jobRows(), planRows(), eventsRows(), auditRows(), varsRows(),
 		configRows(), fleetRows(), loginRows(), contextRows(), inventoryRows(), tokenRows(), certificateRows(),
 		instanceRows(),
+		bootstrapRows(),
 		authRows(), notificationRows(), keyRows(), policyRows(), rolloutRows(), groupsRows(), windowsRows(),
 		pauseRows(), repoRows(), statusRows(), supportRows(), backupRows(), completionRows(), referenceRows(),
 		pingRows(), trustRows(), powerRows(), alertRows(), factsRows(), classRows(),

@@ -64,6 +64,11 @@ func login(ctx context.Context, c *call) error {
 		return err
 	}
 
+	return c.logIn(ctx, entry)
+}
+
+// logIn tries a context, and makes it the one in use.
+func (c *call) logIn(ctx context.Context, entry contexts.Context) error {
 	version, err := c.tryLogin(ctx, &entry)
 	if err != nil {
 		return err
@@ -71,9 +76,9 @@ func login(ctx context.Context, c *call) error {
 
 	return updateContexts(func(f *contexts.File) error {
 		f.Set(entry)
-		f.Current = name
+		f.Current = entry.Name
 		return nil
-	}, func() { c.say("logged in to clusterm %s at %s as context %s", version, entry.URL, name) })
+	}, func() { c.say("logged in to clusterm %s at %s as context %s", version, entry.URL, entry.Name) })
 }
 
 // loginTarget returns the URLs to log in to, and the name of their context.

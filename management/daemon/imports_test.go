@@ -520,6 +520,7 @@ var mayImport = map[string][]string{
 		"management/metrics/present",
 	},
 	"clusterctl": {
+		"clusterctl/bootstrap",
 		"clusterctl/bundle",
 		"clusterctl/contexts",
 		"clusterctl/exit",
@@ -535,12 +536,13 @@ var mayImport = map[string][]string{
 		"management/backup",
 		"management/client",
 	},
-	"clusterctl/contexts": {"inventory", "inventory/localfile", "inventory/yamlfile"},
-	"clusterctl/exit":     {"inventory", "management/api"},
-	"clusterctl/print":    {"clusterctl/exit", "inventory", "management/api"},
-	"clusterctl/follow":   {"clusterctl/exit", "clusterctl/print", "inventory", "management/api", "management/client"},
-	"clusterctl/bundle":   {"clusterctl/exit", "clusterctl/print", "inventory", "management/api", "management/client"},
-	"clusterctl/hosts":    {"inventory", "inventory/localfile", "management/api"},
+	"clusterctl/contexts":  {"inventory", "inventory/localfile", "inventory/yamlfile"},
+	"clusterctl/exit":      {"inventory", "management/api"},
+	"clusterctl/print":     {"clusterctl/exit", "inventory", "management/api"},
+	"clusterctl/follow":    {"clusterctl/exit", "clusterctl/print", "inventory", "management/api", "management/client"},
+	"clusterctl/bundle":    {"clusterctl/exit", "clusterctl/print", "inventory", "management/api", "management/client"},
+	"clusterctl/bootstrap": {"clusterctl/exit", "management/api"},
+	"clusterctl/hosts":     {"inventory", "inventory/localfile", "management/api"},
 	"clusterctl/fleet": {
 		"clusterctl/exit",
 		"clusterctl/follow",
@@ -669,12 +671,14 @@ var homes = []struct {
 			"inventory/etcd",
 			"inventory/facts/collect",
 			"clusterctl/bundle",
+			"clusterctl/bootstrap",
 			"vagrant/bench",
 			"cmd/clusterm/processtest",
 			"monitor/serf/serftest",
 		},
 		"processes are started by the runner, for the embedded etcd, for secrets and gates, to be measured, by " +
-			"tests, to read the journal for a support bundle, and to ask lldpd and ipmitool for facts",
+			"tests, to read the journal for a support bundle, for ssh to a fresh host, and to ask lldpd and ipmitool " +
+			"for facts",
 	},
 	{
 		"github.com/sirupsen/logrus",

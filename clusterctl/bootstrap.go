@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterctl
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/clusterctl/bootstrap"
+	"github.com/contiv/cluster/clusterctl/contexts"
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/management/api"
+)
+
+func bootstrapRows() rows {
+	return rows{
+		"bootstrap":    {local: true, formats: []string{}, complete: nothing, run: bootstrapFirst},
+		"instance add": {formats: []string{}, complete: nothing, run: addInstance},
+	}
+}
+
+// joinedWithin bounds the wait for a new instance to be alive for the manager.
+const joinedWithin = 2 * time.Minute
+
+// bootstrapFirst makes the first instance of a manager, and logs in to it.
+func bootstrapFirst(ctx context.Context, c *call) error {
+	if urlOnCommandLine(c.String("url")) {
+		return exit.Usagef("bootstrap makes a new manager, and takes no --url").Try("drop --url")
+	}
+
+	h, err := bootstrap.Dial(ctx, c.bootstrapOptions(false))
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+
+	if err := h.Install(ctx); err != nil {
+		return err
+	}
+
+	m, err := h.First(ctx, tokenName(time.Now()))
+	if err != nil {
+		return err
+	}
+
+	target := c.args[0][strings.LastIndexByte(c.args[0], '@')+1:]
+	entry := contexts.Context{
+		Name: cmp.Or(c.String("context"), target), URL: m.URL, Fingerprint: m.Fingerprint, Token: m.Token,
+	}
+
+	if err := c.logIn(ctx, entry); err != nil {
+		return exit.Errorf(exit.Code(err), "the manager runs on %s, but the login failed: %s",
+			target, exit.Message(err)).
+			Try("open its port for this host; then log in: clusterctl login %s", m.URL)
+	}
+
+	c.say("the manager logs in to hosts with this key; add it to their ~/.ssh/authorized_keys, and then: "+
+		"clusterctl discover ADDRESS…\n%s", m.Key)
+
+	return nil
+}
+
+// addInstance makes a host a further instance of the manager.
+func addInstance(ctx context.Context, c *call) error {
+	h, err := bootstrap.Dial(ctx, c.bootstrapOptions(true))
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+
+	if err := h.Install(ctx); err != nil {
+		return err
+	}
+
+	invitation, err := c.manager.Invite(ctx, api.InviteRequest{Expires: "15m"})
+	if err != nil {
+		return err
+	}
+
+	id, err := h.Join(ctx, invitation)
+	if err != nil {
+		return err
+	}
+
+	if err := c.awaitMember(ctx, id); err != nil {
+		return err
+	}
+
+	return c.learnInstances(ctx)
+}
+
+// learnInstances adds what instances there are to the context in use, so that its commands outlive the loss of one.
+func (c *call) learnInstances(ctx context.Context) error {
+	used, err := place(c.String("url"), c.String("context"), urlOnCommandLine(c.String("url")))
+	if err != nil || used.Token == "" {
+		return err
+	}
+
+	path, err := contexts.Path()
+	if err != nil {
+		return err
+	}
+
+	f, err := contexts.Load(path)
+	if err != nil {
+		return err
+	}
+
+	i := slices.IndexFunc(
+		f.Contexts,
+		func(e contexts.Context) bool { return e.URL == used.URL && e.Token == used.Token },
+	)
+	if i < 0 {
+		return nil
+	}
+
+	entry := f.Contexts[i]
+	if _, err := c.tryLogin(ctx, &entry); err != nil {
+		return err
+	}
+
+	return updateContexts(func(f *contexts.File) error {
+		f.Set(entry)
+		return nil
+	}, func() {})
+}
+
+// awaitMember waits until the instance is alive.
+func (c *call) awaitMember(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, joinedWithin)
+	defer cancel()
+
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+
+	for {
+		list, err := c.manager.Members(ctx)
+
+		i := slices.IndexFunc(list.Items, func(m api.Member) bool {
+			return m.ID == id && m.Alive && (m.Etcd == api.EtcdVoter || m.Etcd == api.EtcdLearner)
+		})
+		if err == nil && i >= 0 {
+			c.say("the instance %s on %s runs; etcd: %s", id, list.Items[i].Node, list.Items[i].Etcd)
+			return nil
+		}
+
+		select {
+		case <-ctx.Done():
+			return cmp.Or(err, errors.New("the instance "+id+" joined, but is not alive for the manager"))
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *call) bootstrapOptions(further bool) bootstrap.Options {
+	return bootstrap.Options{
+		Target: c.args[0], SSH: c.StringSlice("ssh-option"), Package: c.String("package"), Config: c.String("config"),
+		Port: c.text("port", "9443"), Further: further, Say: c.say,
+	}
+}
+
+// tokenName returns a name that tells whose token it is, and is new.
+func tokenName(now time.Time) string {
+	who, host := "somebody", "somewhere"
+	if u, err := user.Current(); err == nil {
+		who = u.Username
+	}
+	if name, err := os.Hostname(); err == nil {
+		host = name
+	}
+
+	return fmt.Sprintf("%s-%s-%s", who, host, now.UTC().Format("20060102-150405"))
+}

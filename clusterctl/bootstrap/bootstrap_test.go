@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bootstrap
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/inventory/errtest"
+)
+
+// localSSH makes this machine the host: an ssh that hands its last argument to a shell, as sshd does.
+func localSSH(t *testing.T, script string) {
+	t.Helper()
+
+	dir := t.TempDir()
+	errtest.None(t, os.WriteFile(filepath.Join(dir, "ssh"), []byte("#!/bin/sh\n"+script), 0o700))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+// TestStep hands arguments and input over as they are, whatever a shell would make of them.
+func TestStep(t *testing.T) {
+	localSSH(t, `for last; do :; done; exec sh -c "$last"`)
+
+	h := &Host{o: Options{Target: "host"}, dir: t.TempDir()}
+	path := filepath.Join(t.TempDir(), "a 'file' $(exit 7)")
+
+	_, err := h.step(t.Context(), shortStep, strings.NewReader("its text\n"), "put", path)
+	errtest.None(t, err)
+
+	text, err := os.ReadFile(path)
+	if err != nil || string(text) != "its text\n" {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+
+	_, err = h.step(t.Context(), shortStep, nil, "fail", "the", "reason")
+	if exit.Code(err) != exit.Failed || exit.Message(err) != "host: the reason" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestRefusals changes nothing for what cannot work.
+func TestRefusals(t *testing.T) {
+	localSSH(t, "echo 'no route' >&2; exit 255")
+
+	dir := t.TempDir()
+	pkg := filepath.Join(dir, "clusterm.deb")
+	errtest.None(t, os.WriteFile(pkg, nil, 0o600))
+
+	for _, c := range []struct {
+		o    Options
+		code int
+		want string
+	}{
+		{Options{Target: "-oProxyCommand=x", Package: pkg}, exit.Usage, "is no host"},
+		{Options{Target: "host", Package: "clusterm.tar"}, exit.Usage, "is no package"},
+		{Options{Target: "host"}, exit.Usage, "is no package"},
+		{Options{Target: "host", Package: filepath.Join(dir, "missing.deb")}, exit.Usage, "there is no file"},
+		{Options{Target: "host", Package: pkg, Config: dir}, exit.Usage, "there is no file"},
+		{Options{Target: "host", Package: pkg}, exit.Failed, "no route"},
+	} {
+		_, err := Dial(t.Context(), c.o)
+		if exit.Code(err) != c.code || !strings.Contains(exit.Message(err), c.want) {
+			t.Errorf("%+v: got %v, want %q", c.o, err, c.want)
+		}
+	}
+}
