@@ -33,7 +33,7 @@ const (
 // Places on the hosts.
 const (
 	dataDir       = "/var/lib/clusterm"
-	testPlaybooks = "/root/playbooks" // testdata/playbooks
+	testPlaybooks = "/root/playbooks" // those of the setup
 	configFile    = "/etc/clusterm/clusterm.yaml"
 )
 
@@ -47,8 +47,11 @@ type setup struct {
 	noAgents      bool   // the other hosts are plain Debian with ssh
 	serf          string // hosts that run Debian's serf instead of an agent, comma-separated
 	testPlaybooks bool   // clusterm uses testdata/playbooks
+	playbooks     string // clusterm uses this folder
+	disk          string // its size, as 64M: a manager's data directory is a file system of its own
 	config        string // YAML: the rest of the configuration file
 	programs      string // the folder of the programs on host1; "": those under test
+	instances     int    // so many hosts, host1 first, run an instance of the manager; 0: host1 alone
 }
 
 // world is a lab with fresh hosts for one test.
@@ -58,6 +61,7 @@ type world struct {
 	env   []string // of the lab's tool
 	hosts []string
 	names map[string]string // node names by host
+	seat  string            // the host where ctl runs clusterctl
 }
 
 // newWorld makes the test parallel, waits for a lab that is free, and boots the
@@ -79,7 +83,7 @@ func newWorld(t *testing.T, s setup) *world {
 		s.hosts = 4
 	}
 
-	w := &world{t: t, lab: l, names: map[string]string{}}
+	w := &world{t: t, lab: l, names: map[string]string{}, seat: "host1"}
 	if s.suite != "" {
 		w.env = []string{"LAB_SUITE=" + s.suite}
 	}
@@ -101,6 +105,10 @@ func newWorld(t *testing.T, s setup) *world {
 
 	if !s.noManager && !s.noAgents {
 		w.installAgents(s)
+	}
+
+	if s.instances > 1 {
+		w.grow(s)
 	}
 
 	t.Logf("set up in %s", time.Since(begun).Round(time.Second/10))
@@ -131,6 +139,9 @@ func (w *world) boot(s setup) {
 	if s.serf != "" {
 		up = append(up, "--serf-hosts", s.serf)
 	}
+	if s.disk != "" {
+		up = append(up, "--disk", dataDir+":"+s.disk)
+	}
 	w.labDo(up...)
 
 	for i := range s.hosts {
@@ -140,23 +151,35 @@ func (w *world) boot(s setup) {
 
 func (s setup) runsSerf(host string) bool { return slices.Contains(strings.Split(s.serf, ","), host) }
 
-// installManager starts clusterm on host1 and fills in the names of the nodes.
-func (w *world) installManager(s setup) {
+// managerFiles puts the playbooks of the setup on a host, and returns the other files of a manager there.
+func (w *world) managerFiles(s setup, host string) []file {
 	w.t.Helper()
 
-	config := s.config
+	config, playbooks := s.config, s.playbooks
 	if s.testPlaybooks {
-		w.labDo("cp", "testdata/playbooks", "host1:"+testPlaybooks)
+		playbooks = "testdata/playbooks"
+	}
+
+	if playbooks != "" {
+		w.labDo("cp", playbooks, host+":"+testPlaybooks)
 		config += "\nplaybooks: " + testPlaybooks + "\n"
 	}
 
 	files := append(w.programs(cmp.Or(s.programs, suite.bin)),
 		w.read("/etc/systemd/system/clusterm.service", 0o644, repoFile("cmd/clusterm/clusterm.service")),
-		w.read("/root/.ssh/id_ed25519", 0o600, w.keyFile()),
 	)
 	if config != "" {
 		files = append(files, file{path: "/etc/clusterm/", mode: 0o700}, file{configFile, 0o600, []byte(config)})
 	}
+
+	return files
+}
+
+// installManager starts clusterm on host1 and fills in the names of the nodes.
+func (w *world) installManager(s setup) {
+	w.t.Helper()
+
+	files := append(w.managerFiles(s, "host1"), w.read("/root/.ssh/id_ed25519", 0o600, w.keyFile()))
 	r := w.install("host1", files, "systemctl enable --quiet --now clusterm")
 	if r.code != 0 {
 		w.t.Fatal(r)
@@ -394,11 +417,18 @@ func (w *world) write(host, path, content string) {
 	}
 }
 
-// tryCtl runs clusterctl on host1. It confirms changes of several nodes with --yes,
-// as every script has to.
+// at is the same world for an operator on another host.
+func (w *world) at(host string) *world {
+	there := *w
+	there.seat = host
+	return &there
+}
+
+// tryCtl runs clusterctl on host1, or where at says. It confirms changes of several nodes
+// with --yes, as every script has to.
 func (w *world) tryCtl(args ...string) result {
 	w.t.Helper()
-	return w.run(nil, append([]string{"exec", "host1", "clusterctl"}, confirmed(args)...)...)
+	return w.run(nil, append([]string{"exec", w.seat, "clusterctl"}, confirmed(args)...)...)
 }
 
 // confirmed inserts --yes into a command that changes nodes.
@@ -590,7 +620,7 @@ func (w *world) awaitState(state inventory.State, hosts ...string) {
 func (w *world) awaitHealthy() {
 	w.t.Helper()
 	await(w.t, time.Minute, "the manager is healthy", func() (bool, string) {
-		r := w.try("host1", "clusterctl status || clusterctl health")
+		r := w.try(w.seat, "clusterctl status || clusterctl health")
 		return r.code == 0, r.String()
 	})
 }
@@ -635,6 +665,7 @@ func (w *world) dump() {
 
 	for _, args := range [][]string{
 		{"status"},
+		{"exec", w.seat, "clusterctl", "instance", "list"},
 		{"exec", "host1", "clusterctl", "nodes", "get"},
 		{"exec", "host1", "clusterctl", "job", "list"},
 		{"exec", "host1", "clusterctl", "job", "get", "last", "-o", "long"},
