@@ -171,6 +171,7 @@ type callers struct {
 // useCases are what the API and the loops act through.
 type useCases struct {
 	nodes      *node.Nodes
+	judge      *node.Judge
 	imports    *enroll.Service
 	scanner    *scan.Scanner
 	instances  *instance.Service
@@ -278,7 +279,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	}
 
 	d.parts.Measure(d.programs.Note.Loop, d.repository.Loop, d.policies.Loop, d.rollouts.Loop)
-	d.parts.Run(ctx, d.gossipKey.Loop, d.sshKey.Loop)
+	d.parts.Run(ctx, d.gossipKey.Loop, d.sshKey.Loop, d.judge.Loop)
 
 	// After the gossip: a step that waits for hosts needs current observations.
 	d.engine.Start(ctx)

@@ -104,6 +104,8 @@ type site struct {
 	staleAfter time.Duration  // 0: as usual; that is less than a busy machine may stand still
 	tune       func(*Options) // may be nil
 	log        logTail
+
+	breaksLifecycle bool // the test writes a status past the manager
 }
 
 // logTail keeps the end of a log.
@@ -251,6 +253,10 @@ func (s *site) down() {
 
 	if err := s.Daemon.Stop(context.WithoutCancel(s.t.Context())); err != nil {
 		s.t.Error(err)
+	}
+
+	if s.judge != nil && s.judge.Violations() > 0 && !s.breaksLifecycle {
+		s.t.Error(s.judge.Warning())
 	}
 
 	s.Daemon = nil

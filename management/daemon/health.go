@@ -57,7 +57,7 @@ func (d *Daemon) checks() []health.Check {
 		},
 		health.Warn(func(v *state.View) []string {
 			return slices.Concat(health.Text(d.sshKey.Warning()), d.policies.Warnings(),
-				d.instances.Warnings(), health.BudgetWarnings(config.Groups, v.Nodes()))
+				d.instances.Warnings(), health.Text(d.judge.Warning()), health.BudgetWarnings(config.Groups, v.Nodes()))
 		}),
 		health.Problem("gossip", func(context.Context, *state.View) error {
 			if d.gossip.Off() {
@@ -127,6 +127,8 @@ func (d *Daemon) snapshot(emit func(name string, value float64, labels ...string
 	counts := d.desired.Of(v).Count(v.Nodes())
 	emit("clusterm_nodes_outdated", float64(counts.Outdated))
 	emit("clusterm_nodes_configuration_unknown", float64(counts.Unknown))
+
+	emit("clusterm_lifecycle_violations_total", float64(d.judge.Violations()))
 
 	deliveries := d.notifier.Counts()
 	for _, status := range []string{notify.Pending, notify.Delivered, notify.Dead} {

@@ -248,6 +248,7 @@ func TestBMCLogin(t *testing.T) {
 	s := prepare(t)
 	s.up()
 	t.Cleanup(s.down)
+	s.breaksLifecycle = true
 	s.report("web")
 
 	console := bmctest.NewRedfish(t, 1)

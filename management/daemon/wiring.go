@@ -68,6 +68,7 @@ func (d *Daemon) wireUseCases() {
 		Audit:  d.audit,
 		Logger: log,
 	})
+	d.judge = node.NewJudge(d.store, d.store, log)
 	d.variables = variable.New(variable.Options{
 		Store: d.store, Settings: d.settings.Variables, Audit: d.audit, Marked: d.secrets.Kick,
 	})

@@ -148,6 +148,12 @@ var Table = []Room{
 				Meaning: "nodes in `Allocated` of which it is not known whether they are outdated",
 			},
 			{Name: "clusterm_nodes_duplicated", Type: Gauge, Meaning: "nodes with several live hosts of one identity"},
+			{
+				Name: "clusterm_lifecycle_violations_total",
+				Type: Counter,
+				Meaning: "changes of the status of nodes, by any instance, that the lifecycle table does not have; " +
+					"it has to be 0",
+			},
 		},
 	},
 	{
