@@ -222,8 +222,8 @@ func (i *instance) start(t *testing.T) {
 	})
 }
 
-// join adds one more instance as a learner.
-func (c *cluster) join(t *testing.T) *instance {
+// admit adds one more instance as a learner, and does not start it.
+func (c *cluster) admit(t *testing.T) *instance {
 	t.Helper()
 
 	i := c.next(t)
@@ -233,6 +233,15 @@ func (c *cluster) join(t *testing.T) *instance {
 
 	i.InitialCluster, i.Endpoints = j.InitialCluster, j.Endpoints
 	errtest.None(t, WriteMember(i.opts.Dir, i.Member))
+
+	return i
+}
+
+// join adds one more instance as a learner, and starts it.
+func (c *cluster) join(t *testing.T) *instance {
+	t.Helper()
+
+	i := c.admit(t)
 	i.start(t)
 
 	return i
@@ -512,6 +521,76 @@ func TestWatchGoesOn(t *testing.T) {
 		}
 		got = slices.Compact(got)
 	}
+}
+
+// TestJoinBeforeStart adds two members before either starts, in each order.
+func TestJoinBeforeStart(t *testing.T) {
+	t.Parallel()
+
+	for name, order := range map[string][]int{"as they joined": {1, 2}, "the last first": {2, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			c := newCluster(t, true)
+			c.open(t)
+			c.instances[0].put(t, "alone")
+			c.admit(t)
+			c.admit(t)
+
+			for _, i := range order {
+				c.instances[i].start(t)
+			}
+
+			c.grow(t, 3)
+
+			for _, i := range c.instances {
+				i.holds(t, "alone")
+			}
+		})
+	}
+}
+
+// TestLostData starts a voter whose data are gone. It may neither join again as the one that it was, nor begin anew.
+func TestLostData(t *testing.T) {
+	t.Parallel()
+
+	c := newThree(t, true)
+	second := c.instances[1]
+	initial := second.InitialCluster
+
+	eventually(t, "the initial cluster is forgotten", func() bool {
+		m, err := ReadMember(second.opts.Dir)
+		return err == nil && len(m.InitialCluster) == 0 && len(m.Endpoints) == 2
+	})
+
+	errtest.None(t, second.server.Close())
+	errtest.None(t, os.RemoveAll(second.opts.dataDir()))
+
+	second.opts.Log = discardLog()
+
+	for _, initial := range []map[string]string{nil, initial} {
+		m, err := ReadMember(second.opts.Dir)
+		errtest.None(t, err)
+
+		// As it is before the first look at the others.
+		m.InitialCluster = initial
+		errtest.None(t, WriteMember(second.opts.Dir, m))
+
+		for _, accept := range []bool{false, true} {
+			o, err := Open(within(t, testTimeout), Opening{
+				Server: second.opts, AcceptEmpty: accept, Traces: []string{"instance.id"},
+			})
+			if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(fmt.Sprint(err), "lost its data") {
+				t.Errorf("initial cluster %v, accept %v: got %v", initial, accept, err)
+			}
+
+			if err == nil {
+				errtest.None(t, o.Close())
+			}
+		}
+	}
+
+	c.instances[0].put(t, "after")
 }
 
 // TestLostWrite sends writes to a follower whose leader was just killed. They end with

@@ -133,14 +133,10 @@ func (c *Client) follow(ctx context.Context, list []*pb.Member, local bool) {
 	now := c.othersIn(list)
 
 	c.mu.Lock()
-	changed := !slices.Equal(c.others.voters, now.voters)
 	c.others = now
 	c.mu.Unlock()
 
-	if changed {
-		c.host.remember(now.voters)
-	}
-
+	c.host.remember(now.voters)
 	c.choose(ctx, local)
 }
 
@@ -252,7 +248,8 @@ func (c *Client) useEndpoints(endpoints []string) {
 	}
 }
 
-// remember stores the endpoints of the other voters in member.json.
+// remember stores the endpoints of the other voters in member.json. It removes the initial cluster of a member that has
+// data, so that it cannot begin without them again.
 func (s *Server) remember(others []string) {
 	// While Open works, the next look does it.
 	if !s.opening.TryLock() {
@@ -261,8 +258,17 @@ func (s *Server) remember(others []string) {
 	defer s.opening.Unlock()
 
 	m, err := s.opts.member()
-	if err != nil || m == nil || slices.Equal(m.Endpoints, others) {
+	if err != nil || m == nil {
 		return
+	}
+
+	begun := len(m.InitialCluster) > 0 && s.opts.hasLog()
+	if !begun && slices.Equal(m.Endpoints, others) {
+		return
+	}
+
+	if begun {
+		m.InitialCluster = nil
 	}
 	m.Endpoints = others
 

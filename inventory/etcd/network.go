@@ -34,6 +34,8 @@ const (
 // cluster.
 const removedWords = "this member was removed from its cluster"
 
+var errRemoved = errors.New("this instance was removed from its cluster")
+
 // Open makes a server that only its host can reach reachable under m, and waits until
 // it serves there. Its data stay. It stops answering for the time of a restart, a
 // second or two; clients on the Unix socket reconnect by themselves. A server that is
@@ -257,7 +259,7 @@ func (s *Server) serveInside(ctx context.Context) error {
 
 		if !asked {
 			s.exit.Store(&serverExit{errors.New(removedWords), time.Now()})
-			s.giveUp()
+			s.giveUp(removed(s.opts.Dir))
 		}
 	})
 
@@ -287,10 +289,7 @@ func (s *Server) restart(ctx context.Context) error {
 
 // Removed reports whether another member removed this one from the cluster. Its data
 // are of no use any more.
-func (s *Server) Removed() bool {
-	exit := s.exit.Load()
-	return exit != nil && strings.Contains(exit.err.Error(), removedWords)
-}
+func (s *Server) Removed() bool { return errors.Is(context.Cause(s.hopeless), errRemoved) }
 
 // Gone ends when the server will not run again: it was closed or removed from its
 // cluster, or its data are damaged.
@@ -299,7 +298,7 @@ func (s *Server) Gone() <-chan struct{} { return s.hopeless.Done() }
 // removed is the error of a server whose member was removed.
 func removed(dir string) error {
 	return inventory.Errorf(inventory.KindRefused,
-		"this instance was removed from its cluster, and its store in %s takes part no more", dir).
+		"%w, and its store in %s takes part no more", errRemoved, dir).
 		Do("to bring it back, empty its data directory and join it again with a new token; " +
 			"otherwise stop clusterm on this host")
 }

@@ -107,16 +107,19 @@ func (c *Opened) startEmbedded(ctx context.Context, o Opening) (err error) {
 		return err
 	}
 
-	// A member that joins gets its data from the others.
+	// A member that joins gets its data from the others. One that has done so may not begin anew beside them.
 	joins := member != nil && len(member.InitialCluster) > 0
-	o.Server.MustExist = len(o.Traces) > 0 && !o.AcceptEmpty && !joins
+	several := member != nil && len(member.Endpoints) > 0
+	o.Server.MustExist = !joins && (several || len(o.Traces) > 0 && !o.AcceptEmpty)
 
 	c.Embedded, err = StartServer(ctx, o.Server)
-	if errors.Is(err, ErrNoData) {
-		return o.missing(o.Server.dataDir())
-	}
 
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrNoData) && several:
+		return lost(o.Server.dataDir())
+	case errors.Is(err, ErrNoData):
+		return o.missing(o.Server.dataDir())
+	case err != nil:
 		return err
 	}
 	c.close = append(c.close, c.Embedded.Close)

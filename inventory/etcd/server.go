@@ -95,8 +95,8 @@ type Server struct {
 	tasks    sync.WaitGroup
 	restarts atomic.Int64
 	exit     atomic.Pointer[serverExit]
-	hopeless context.Context // ends when a restart cannot help: damaged data, or a removed member
-	giveUp   context.CancelFunc
+	hopeless context.Context // ends, with the reason as its cause, when a restart cannot help
+	giveUp   context.CancelCauseFunc
 	close    func() error
 }
 
@@ -152,13 +152,17 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 			Do("run as root")
 	}
 
-	if err := o.checkData(ctx); err != nil {
+	err = o.checkData(ctx)
+	if err == nil {
+		err = o.prepareJoin(ctx)
+	}
+	if err != nil {
 		lock.Close()
 		return nil, err
 	}
 
 	s := &Server{opts: o, lock: lock}
-	s.hopeless, s.giveUp = context.WithCancel(context.Background())
+	s.hopeless, s.giveUp = context.WithCancelCause(context.Background())
 	s.close = sync.OnceValue(s.shutDown)
 
 	if len(o.Command) == 0 {
@@ -191,15 +195,15 @@ func (s *Server) Dial(ctx context.Context, prefix string) (*Client, error) {
 	client, err := s.dial(ctx, prefix)
 
 	// The error of the server explains more than the timeout of its client.
-	ended := s.Ended()
+	reason, ended := context.Cause(s.hopeless), s.Ended()
 
 	switch {
-	case err == nil || ended == nil:
-		return client, err
-	case s.Removed():
-		return nil, removed(s.opts.Dir)
-	case s.hopeless.Err() != nil:
-		return nil, damaged(s.opts.dataDir(), databaseFile, s.exit.Load().err)
+	case err == nil:
+		return client, nil
+	case reason != nil && !errors.Is(reason, context.Canceled):
+		return nil, reason
+	case ended == nil:
+		return nil, err
 	}
 
 	return nil, inventory.Errorf(inventory.KindUnavailable,
@@ -307,17 +311,15 @@ func (s *Server) supervise(ctx context.Context) {
 
 		s.exit.Store(&serverExit{err, time.Now()})
 
-		if s.Removed() {
-			s.opts.Log.Error(removed(s.opts.Dir))
-			s.giveUp()
-
+		if strings.Contains(err.Error(), removedWords) {
+			s.end(removed(s.opts.Dir))
 			return
 		}
 
 		s.restarts.Add(1)
 
 		if damage.MatchString(err.Error()) {
-			s.giveUp()
+			s.giveUp(damaged(s.opts.dataDir(), databaseFile, err))
 		}
 
 		s.opts.Log.WithError(err).Error("the embedded etcd has exited; restarting it")
@@ -327,7 +329,19 @@ func (s *Server) supervise(ctx context.Context) {
 			return
 		case <-time.After(cmp.Or(s.opts.Pause, time.Second)):
 		}
+
+		// Other members may have come since. Without an answer, the child itself reports what it lacks.
+		if err := s.opts.prepareJoin(ctx); inventory.KindOf(err) == inventory.KindRefused {
+			s.end(err)
+			return
+		}
 	}
+}
+
+// end gives up for good.
+func (s *Server) end(reason error) {
+	s.opts.Log.Error(reason)
+	s.giveUp(reason)
 }
 
 // runChild runs the child process until it exits, and returns the reason. The child
@@ -430,7 +444,7 @@ func relay(r *io.PipeReader, log logrus.FieldLogger) (lastError string) {
 func (s *Server) Close() error { return s.close() }
 
 func (s *Server) shutDown() error {
-	s.giveUp()
+	s.giveUp(nil)
 
 	s.mu.Lock()
 	s.closed = true
