@@ -62,9 +62,11 @@ type Client struct {
 	mu     sync.Mutex
 	server serverVersion // guarded by mu
 	others others        // as last seen; guarded by mu
-	term   atomic.Uint64 // the newest known of a leader; 0: not known, or not of Server.Dial
-	stop   context.CancelFunc
-	tasks  sync.WaitGroup
+	// cluster is the id of the one that answered first; 0: not known, or not of Server.Dial.
+	cluster atomic.Uint64
+	term    atomic.Uint64 // the newest known of a leader; 0: not known, or not of Server.Dial
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup
 }
 
 // Dial connects to the embedded etcd, waits up to a minute until it responds, and

@@ -127,6 +127,9 @@ type instance struct {
 	opts   ServerOptions
 	server *Server
 	client *Client
+
+	following chan struct{} // ends with the Follow of the client
+	followed  error         // its result
 }
 
 // cluster is a cluster on addresses of its own.
@@ -209,15 +212,15 @@ func (i *instance) start(t *testing.T) {
 	i.client = client
 
 	ctx, stop := context.WithCancel(t.Context())
-	followed := make(chan struct{})
+	i.following = make(chan struct{})
 	go func() {
-		defer close(followed)
-		client.Follow(ctx, 200*time.Millisecond)
+		defer close(i.following)
+		i.followed = client.Follow(ctx, 200*time.Millisecond)
 	}()
 
 	t.Cleanup(func() {
 		stop()
-		<-followed
+		<-i.following
 		client.Close()
 	})
 }
@@ -845,7 +848,7 @@ func TestRemove(t *testing.T) {
 
 			others[1].put(t, "more")
 
-			err = others[0].client.Remove(within(t, testTimeout), c.named(t, others[0], others[0].Name).ID)
+			err = others[1].client.Remove(within(t, testTimeout), c.named(t, others[0], others[0].Name).ID)
 			errtest.None(t, err)
 			gone(t, others[0].server)
 
@@ -856,6 +859,71 @@ func TestRemove(t *testing.T) {
 				t.Errorf("the last member was removed: %v", err)
 			}
 		})
+	}
+}
+
+// TestRemovedWhilePaused removes a member whose server does not learn of it. Its client does, through the others.
+func TestRemovedWhilePaused(t *testing.T) {
+	t.Parallel()
+
+	c := newThree(t, true)
+	third := c.instances[2]
+
+	third.signal(t, "STOP")
+	defer third.signal(t, "CONT")
+
+	first := c.instances[0]
+	errtest.None(t, first.client.Remove(within(t, testTimeout), c.named(t, first, third.Name).ID))
+
+	gone(t, third.server)
+
+	if <-third.following; inventory.KindOf(third.followed) != inventory.KindRefused {
+		t.Errorf("its client goes on: %v", third.followed)
+	}
+}
+
+// TestOtherStore: a client stays with its store where another one answers at the address of a member.
+func TestOtherStore(t *testing.T) {
+	t.Parallel()
+
+	c := newCluster(t, false)
+	c.open(t)
+	other := &cluster{authority: c.authority, network: fmt.Sprintf("127.%d.%d.", 1+mathrand.IntN(250), 251)}
+	other.next(t).start(t)
+	other.open(t)
+
+	first, foreign := c.instances[0], other.instances[0]
+	ctx := within(t, testTimeout)
+
+	if !first.client.serves(ctx, first.ClientURL()) || !foreign.client.serves(ctx, foreign.ClientURL()) {
+		t.Error("a member does not serve")
+	}
+
+	if first.client.serves(ctx, foreign.ClientURL()) {
+		t.Error("the client would use another store")
+	}
+}
+
+// TestFoundAgain: a store that is founded in the place of another one has an id of its own.
+func TestFoundAgain(t *testing.T) {
+	t.Parallel()
+
+	o := ServerOptions{Dir: shortDir(t), NoSync: true}
+	ids := map[uint64]bool{}
+
+	for range 2 {
+		s := start(t, o)
+		status, err := dial(t, s, "/t").Status(within(t, testTimeout), s.Endpoint())
+		errtest.None(t, err)
+
+		ids[status.Header.ClusterId] = true
+
+		errtest.None(t, s.Close())
+		errtest.None(t, os.RemoveAll(o.dataDir()))
+	}
+
+	if len(ids) != 2 {
+		t.Errorf("the ids are %v", ids)
 	}
 }
 

@@ -4,6 +4,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -58,15 +59,17 @@ func (s *Server) dial(ctx context.Context, prefix string) (*Client, error) {
 			return nil
 		}
 
-		return c.checkMember(ctx, *m)
+		return c.checkMember(ctx)
 	}
 
 	return connect(ctx, config, prefix, accept, nil)
 }
 
-// checkMember chooses the endpoints, and refuses a member that is none any more. etcd itself
-// may take a while to learn of that.
-func (c *Client) checkMember(ctx context.Context, own Member) error {
+// checkMember chooses the endpoints, and refuses a member that is none any more.
+func (c *Client) checkMember(ctx context.Context) error {
+	c.host.opening.Lock()
+	defer c.host.opening.Unlock()
+
 	if len(c.others.voters) > 0 {
 		c.choose(ctx, false)
 	}
@@ -76,32 +79,25 @@ func (c *Client) checkMember(ctx context.Context, own Member) error {
 		return Error(err)
 	}
 
-	// A member that was only just added has no name yet, and one that was only just opened
-	// has the former URL.
-	known := slices.ContainsFunc(list, func(m *pb.Member) bool {
-		return m.Name == own.Name || slices.Contains(m.PeerURLs, own.PeerURL())
-	})
-	if !known {
-		return removed(c.host.opts.Dir)
-	}
-
-	c.follow(ctx, list, local)
-
-	return nil
+	return c.follow(ctx, list, local)
 }
 
-// Follow keeps the endpoints of the client those of the voters until ctx ends; see
-// SetMembers.
-func (c *Client) Follow(ctx context.Context, every time.Duration) {
+// Follow keeps the endpoints of the client, which is one of Server.Dial, those of the voters until ctx ends; see
+// SetMembers. It ends with an error when the member on this host was removed: nobody may work on its behalf any more.
+func (c *Client) Follow(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 
 	for {
 		c.SetMembers(ctx)
 
+		if c.host.Removed() {
+			return removed(c.host.opts.Dir)
+		}
+
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-tick.C:
 		}
 	}
@@ -113,11 +109,14 @@ func (c *Client) Follow(ctx context.Context, every time.Duration) {
 // Requests move to the first endpoint; watches and keepalives stay where they are until
 // that connection ends. The others are kept in member.json for the next start. It
 // blocks for a few seconds at most, and leaves everything as it is while no member
-// answers.
+// answers. A server whose member was removed is Gone, even if it does not learn of that
+// itself.
 func (c *Client) SetMembers(ctx context.Context) {
-	if c.host == nil {
+	// Open changes what the others know this member by. The next look comes after it.
+	if c.host == nil || !c.host.opening.TryLock() {
 		return
 	}
+	defer c.host.opening.Unlock()
 
 	list, local, err := c.listMembers(ctx)
 	if err != nil {
@@ -125,19 +124,37 @@ func (c *Client) SetMembers(ctx context.Context) {
 		return
 	}
 
-	c.follow(ctx, list, local)
+	if err := c.follow(ctx, list, local); errors.Is(err, errRemoved) {
+		c.host.end(err)
+	}
 }
 
-// follow makes the voters of the list the endpoints. local is that of choose.
-func (c *Client) follow(ctx context.Context, list []*pb.Member, local bool) {
-	now := c.othersIn(list)
+// follow makes the voters of the list the endpoints, and refuses a list without this member. local is that of choose.
+func (c *Client) follow(ctx context.Context, list []*pb.Member, local bool) error {
+	own, err := c.host.opts.member()
+	if err != nil || own == nil {
+		return err
+	}
+
+	// A member that was only just added has no name yet, and one that was only just opened
+	// has the former URL.
+	known := slices.ContainsFunc(list, func(m *pb.Member) bool {
+		return m.Name == own.Name || slices.Contains(m.PeerURLs, own.PeerURL())
+	})
+	if !known {
+		return removed(c.host.opts.Dir)
+	}
+
+	now := othersIn(list, *own)
 
 	c.mu.Lock()
 	c.others = now
 	c.mu.Unlock()
 
-	c.host.remember(now.voters)
+	c.host.remember(*own, now.voters)
 	c.choose(ctx, local)
+
+	return nil
 }
 
 // listMembers lists the members, and reports whether the member on this host answered.
@@ -153,6 +170,10 @@ func (c *Client) listMembers(ctx context.Context) (list []*pb.Member, local bool
 		return nil, false, err
 	}
 
+	if !c.isOwn(resp.Header) {
+		return nil, false, errForeign
+	}
+
 	return resp.Members, from.Addr != nil && from.Addr.Network() == "unix", nil
 }
 
@@ -160,13 +181,8 @@ func (c *Client) listMembers(ctx context.Context) (list []*pb.Member, local bool
 // that the list of members cannot be read.
 type others struct{ voters, learners []string }
 
-// othersIn returns the others of the list.
-func (c *Client) othersIn(list []*pb.Member) (o others) {
-	own, err := c.host.opts.member()
-	if err != nil || own == nil {
-		return o
-	}
-
+// othersIn returns those of the list that are not own.
+func othersIn(list []*pb.Member, own Member) (o others) {
 	for _, m := range list {
 		switch {
 		case slices.Contains(m.ClientURLs, own.ClientURL()):
@@ -226,13 +242,23 @@ func (c *Client) serving(ctx context.Context, endpoints []string) []string {
 	return good
 }
 
-// serves reports whether the member at the endpoint votes and knows a leader.
+// errForeign is the error of an answer from another cluster.
+var errForeign = errors.New("another store answers at the address of a member")
+
+// isOwn reports whether an answer is from the cluster that answered first. One that was founded anew at the address of
+// a former member is another one.
+func (c *Client) isOwn(answer *pb.ResponseHeader) bool {
+	id := answer.GetClusterId()
+	return c.cluster.CompareAndSwap(0, id) || c.cluster.Load() == id
+}
+
+// serves reports whether the member at the endpoint belongs to the cluster, votes and knows a leader.
 func (c *Client) serves(ctx context.Context, endpoint string) bool {
 	ctx, cancel := context.WithTimeout(ctx, roleTimeout)
 	defer cancel()
 
 	status, err := c.Status(ctx, endpoint)
-	if err != nil {
+	if err != nil || !c.isOwn(status.Header) {
 		return false
 	}
 
@@ -250,18 +276,7 @@ func (c *Client) useEndpoints(endpoints []string) {
 
 // remember stores the endpoints of the other voters in member.json. It removes the initial cluster of a member that has
 // data, so that it cannot begin without them again.
-func (s *Server) remember(others []string) {
-	// While Open works, the next look does it.
-	if !s.opening.TryLock() {
-		return
-	}
-	defer s.opening.Unlock()
-
-	m, err := s.opts.member()
-	if err != nil || m == nil {
-		return
-	}
-
+func (s *Server) remember(m Member, others []string) {
 	begun := len(m.InitialCluster) > 0 && s.opts.hasLog()
 	if !begun && slices.Equal(m.Endpoints, others) {
 		return
@@ -272,7 +287,7 @@ func (s *Server) remember(others []string) {
 	}
 	m.Endpoints = others
 
-	if err := WriteMember(s.opts.Dir, *m); err != nil {
+	if err := WriteMember(s.opts.Dir, m); err != nil {
 		s.opts.Log.WithError(err).Warn("the other members of the store are not known at the next start")
 	}
 }

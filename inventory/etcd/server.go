@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -85,7 +86,7 @@ type Server struct {
 	opts ServerOptions
 	lock *localfile.FileLock
 
-	opening sync.Mutex // held by Open
+	opening sync.Mutex // held by Open, and by a look at the members
 	mu      sync.Mutex
 	inside  *served            // nil if the server is a child process; guarded by mu
 	stop    context.CancelFunc // ends the child process, which is started again; guarded by mu
@@ -692,6 +693,7 @@ func (o ServerOptions) serverConfig(level zap.AtomicLevel) (*embed.Config, error
 
 	cfg := embed.NewConfig()
 	cfg.Name = "clusterm"
+	cfg.InitialClusterToken = rand.Text() // each store that is founded has an id of its own
 	cfg.Dir = o.dataDir()
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = at("client"), at("client")
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = at("peer"), at("peer")

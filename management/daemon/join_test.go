@@ -163,4 +163,21 @@ func TestJoin(t *testing.T) {
 	b.eventually("the first is gone", func() bool { _, err := b.RemoveMember(b.ctx(), "a-1"); return err == nil })
 	b.eventually("two are left", func() bool { return c.etcds() == "b voter, c voter" })
 	checkError(t, a.try(patience), inventory.KindRefused, "removed")
+
+	// One that is removed although it runs, as after a pause, ends.
+	members, err := c.etcd.Members(c.ctx())
+	c.must(err)
+
+	for _, m := range members {
+		if m.Name == b.identity.ID {
+			c.must(c.etcd.Remove(c.ctx(), m.ID))
+		}
+	}
+
+	select {
+	case err := <-b.failed:
+		checkError(t, err, inventory.KindRefused, "removed")
+	case <-b.ctx().Done():
+		t.Error("a removed instance goes on")
+	}
 }

@@ -90,7 +90,11 @@ func (o Options) embedded(f setting.File) etcd.ServerOptions {
 // to its operators.
 func (d *Daemon) startUpkeep(ctx context.Context) {
 	if d.etcd.Embedded != nil {
-		d.parts.Go(ctx, "members of etcd", func(ctx context.Context) { d.etcd.Follow(ctx, etcd.FollowEvery) })
+		d.parts.Go(ctx, "members of etcd", func(ctx context.Context) {
+			if err := d.etcd.Follow(ctx, etcd.FollowEvery); err != nil {
+				d.failed <- err
+			}
+		})
 	}
 
 	count := store.CountUpkeep(d.metrics)
