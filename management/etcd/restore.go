@@ -229,6 +229,8 @@ func restored(key string, value []byte) ([]byte, error) {
 		return nil, nil
 	case full == "/v/notified": // without it, notifications begin with what happens from now on
 		return nil, nil
+	case strings.HasPrefix(full, "/v/members/"): // their etcds are no members of this one; they join anew
+		return nil, nil
 	case strings.HasPrefix(full, s.instancesPrefix()), full == s.holderKey(), strings.HasPrefix(full, s.ownerKey("")):
 		return nil, nil
 	case full == s.secretsKey():

@@ -220,10 +220,8 @@ func (s *Service) join(
 	}
 	answer.Certificate, answer.Sealed = string(certificate), base64.StdEncoding.EncodeToString(sealed)
 
-	if now, _ := s.Store.Latest(); record.Get(now, &Kind, s.Self.ID) == nil {
-		if err := s.open(ctx); err != nil {
-			return answer, err
-		}
+	if err := s.open(ctx, own.Peer); err != nil {
+		return answer, err
 	}
 
 	joins := s.peer(cluster.Identity{ID: r.ID, Node: r.Node}, r.Addr, r.PeerPort)
@@ -261,8 +259,16 @@ func decoded(r api.JoinRequest) (request, key []byte, err error) {
 	return request, key, nil
 }
 
-// open makes the etcd of the first instance reachable.
-func (s *Service) open(ctx context.Context) error {
+// open makes the etcd of this instance reachable at the URL. That of the first one is not, nor is one after a restore.
+func (s *Service) open(ctx context.Context, url string) error {
+	members, err := s.Etcd.Members(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(members, func(m etcd.ClusterMember) bool { return slices.Contains(m.PeerURLs, url) }) {
+		return nil
+	}
+
 	addr, err := netip.ParseAddr(s.Addr)
 	if err != nil {
 		return err
