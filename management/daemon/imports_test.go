@@ -389,7 +389,7 @@ var mayImport = map[string][]string{
 	"management/restore": {
 		"inventory", "inventory/etcd", "inventory/localfile", "management/access", "management/api",
 		"management/audit", "management/backup", "management/cluster/datadir", "management/engine",
-		"management/etcd", "management/metrics", "management/record", "management/state",
+		"management/etcd", "management/instance", "management/metrics", "management/record", "management/state",
 	},
 	// The HTTP kit contains no use case, so that every API family can use it.
 	"management/server/rest":     {"inventory", "management/access", "management/api", "management/openapi"},

@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/cluster/management/backup"
 	"github.com/contiv/cluster/management/engine"
 	store "github.com/contiv/cluster/management/etcd"
+	"github.com/contiv/cluster/management/instance"
 	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
@@ -55,7 +56,7 @@ type Options struct {
 // Run replaces the store of a configuration by a backup, without a daemon. It checks the whole backup before it
 // changes anything. Until it has ended, no daemon starts on the store; if it is interrupted, it can be repeated.
 func Run(ctx context.Context, o Options) error {
-	h, err := o.check()
+	h, members, err := o.check()
 	if err != nil || o.Verify {
 		return err
 	}
@@ -75,12 +76,26 @@ func Run(ctx context.Context, o Options) error {
 	if err := checkStopped(ctx, dir); err != nil {
 		return err
 	}
+	if err := checkLost(ctx, members); err != nil {
+		return err
+	}
 
 	if o.Existing != nil {
 		return o.intoExisting(ctx, h)
 	}
 
-	return o.intoEmbedded(ctx, h)
+	others, err := o.intoEmbedded(ctx, h)
+	if err != nil {
+		return err
+	}
+
+	if hosts := hostsOf(append(members, others...)); len(hosts) > 1 || len(others) > 0 {
+		o.Say("the manager had several instances: %s", strings.Join(hosts, ", "))
+		o.Say("on each other host, before clusterm starts there again: move %s away, and let it join anew "+
+			"(clusterctl instance invite)", filepath.Dir(dir))
+	}
+
+	return nil
 }
 
 // stopping is how long to wait for a daemon that is about to end.
@@ -111,8 +126,9 @@ func checkStopped(ctx context.Context, dir string) error {
 	}
 }
 
-// check reads the whole backup, and refuses one that cannot be restored here.
-func (o Options) check() (h backup.Header, err error) {
+// check reads the whole backup, and refuses one that cannot be restored here. It returns the URLs of the instances in
+// the backup.
+func (o Options) check() (h backup.Header, members []string, err error) {
 	var (
 		last           string
 		records, bytes int64
@@ -134,22 +150,30 @@ func (o Options) check() (h backup.Header, err error) {
 			records++
 			bytes += int64(len(key) + len(value))
 
+			if id, is := strings.CutPrefix(key, "v/"+instance.Kind.Path("")); is {
+				// One that cannot be read is not restored either.
+				if m, err := instance.Kind.Decode(id, value, 0); err == nil {
+					members = append(members, m.Peer)
+				}
+			}
+
 			return nil
 		})
 	})
 	if err != nil {
-		return h, err
+		return h, nil, err
 	}
 
 	if records != end.Records || bytes != end.Bytes {
-		return h, inventory.Errorf(inventory.KindInvalid, "the backup is damaged: it has %d records of %d", records,
-			end.Records).Do("use another backup")
+		return h, nil, inventory.Errorf(
+			inventory.KindInvalid, "the backup is damaged: it has %d records of %d", records, end.Records,
+		).Do("use another backup")
 	}
 
 	o.Say("backup of manager %s, made by clusterm %s at %s: %s, whole", h.Manager, h.Version,
 		h.Time.Format(time.RFC3339), inventory.Count(records, "record", "records"))
 
-	return h, nil
+	return h, members, nil
 }
 
 func (o Options) scan(begin func(backup.Header) error, take func([]byte) error) (backup.Trailer, error) {
@@ -184,23 +208,24 @@ func (o Options) accept(h backup.Header) error {
 	return nil
 }
 
-// intoEmbedded fills a new directory, and puts it in the place of the store.
-func (o Options) intoEmbedded(ctx context.Context, h backup.Header) (err error) {
+// intoEmbedded fills a new directory, and puts it in the place of the store. It returns the URLs of the other instances
+// of the former store.
+func (o Options) intoEmbedded(ctx context.Context, h backup.Header) (others []string, err error) {
 	dir, filling := o.Server.Dir, etcd.RestoringDir(o.Server.Dir)
 
 	// What an interrupted restore left is of no use.
 	if err := os.RemoveAll(filling); err != nil {
-		return err
+		return nil, err
 	}
 
-	present, err := o.surveyEmbedded(ctx)
+	present, others, err := o.surveyEmbedded(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 
 	// A daemon that starts from here on refuses, and one that has started meanwhile is seen.
 	if err := os.Mkdir(filling, 0o700); err != nil {
-		return err
+		return nil, err
 	}
 
 	whole := false
@@ -212,7 +237,7 @@ func (o Options) intoEmbedded(ctx context.Context, h backup.Header) (err error) 
 	}()
 
 	if err := checkStopped(ctx, dir); err != nil {
-		return err
+		return nil, err
 	}
 
 	server := o.Server
@@ -220,13 +245,13 @@ func (o Options) intoEmbedded(ctx context.Context, h backup.Header) (err error) 
 
 	fill := func(client *etcd.Client) error { return o.fill(ctx, client, h, present) }
 	if err := o.with(ctx, server, fill); err != nil {
-		return err
+		return nil, err
 	}
 
 	if _, err := os.Lstat(dir); err == nil {
 		aside := dir + "." + time.Now().UTC().Format("20060102T150405Z")
 		if err := localfile.Rename(dir, aside); err != nil {
-			return err
+			return nil, err
 		}
 
 		if present.Records > 0 {
@@ -236,7 +261,7 @@ func (o Options) intoEmbedded(ctx context.Context, h backup.Header) (err error) 
 
 	whole = true
 
-	return localfile.Rename(filling, dir)
+	return others, localfile.Rename(filling, dir)
 }
 
 // with runs an embedded etcd while do works with it.
@@ -256,32 +281,56 @@ func (o Options) with(ctx context.Context, so etcd.ServerOptions, do func(*etcd.
 	return do(client)
 }
 
-// surveyEmbedded returns what the embedded store has, and refuses to replace records unless that is wanted.
-func (o Options) surveyEmbedded(ctx context.Context) (p store.Present, err error) {
-	if err := etcd.Inspect(o.Server.Dir); errors.Is(err, etcd.ErrNoData) {
-		return p, nil
+// surveyEmbedded returns what the embedded store has, and the URLs of the other instances that it belongs to. It
+// refuses to replace records unless that is wanted, and those of one of several instances while another one is alive.
+func (o Options) surveyEmbedded(ctx context.Context) (p store.Present, others []string, err error) {
+	own, others, err := describedOthers(o.Server.Dir)
+	if err == nil {
+		err = checkLost(ctx, others)
+	}
+
+	switch {
+	case err != nil:
+		return p, nil, err
+	case len(others) > 0:
+		// Without the others it has no quorum, so its records cannot be read.
+		p.Records = 1
+		return p, others, o.mayReplaceOne(others)
+	case errors.Is(etcd.Inspect(o.Server.Dir), etcd.ErrNoData):
+		return p, nil, nil
 	}
 
 	server := o.Server
 	server.MustExist = true
 
 	err = o.with(ctx, server, func(client *etcd.Client) (err error) {
-		p, err = store.Survey(ctx, client)
+		if p, err = store.Survey(ctx, client); err == nil {
+			others, err = listedOthers(ctx, client, own)
+		}
 		return err
 	})
+
+	if err == nil && len(others) > 0 {
+		if err := checkLost(ctx, others); err != nil {
+			return p, nil, err
+		}
+		return p, others, o.mayReplaceOne(others)
+	}
 
 	switch {
 	case o.Replace: // also one that cannot be read
 		p.Records = max(p.Records, 1)
-		return p, nil
+		return p, nil, nil
 	case err != nil:
-		return p, inventory.Errorf(inventory.KindRefused, "there is a store already, which cannot be read: %w", err).
+		return p, nil, inventory.Errorf(
+			inventory.KindRefused, "there is a store already, which cannot be read: %w", err,
+		).
 			Do("put the backup in its place: clusterm restore --replace %s; the former store is kept", o.File)
 	case p.Records > 0:
-		return p, o.notEmpty(p, o.Server.Dir, "the former store is kept")
+		return p, nil, o.notEmpty(p, o.Server.Dir, "the former store is kept")
 	}
 
-	return p, nil
+	return p, nil, nil
 }
 
 func (o Options) notEmpty(p store.Present, where, fate string) error {
