@@ -97,7 +97,6 @@ func (m Member) listOthers(ctx context.Context) ([]*pb.Member, error) {
 func lost(dir string) error {
 	return inventory.Errorf(inventory.KindRefused,
 		"this instance lost its data: it is one of several, and its store in %s has none", dir).
-		Do("remove this instance by another one (clusterctl instance remove), move its data directory away, and join " +
-			"it again; if all have lost theirs, move etcd in the data directory away and restore a backup: " +
-			"clusterm restore FILE")
+		Do("remove this instance by another one, move its data directory away, and join it again; if all have lost " +
+			"theirs, move etcd in the data directory away and restore a backup: clusterm restore FILE")
 }
