@@ -78,7 +78,7 @@ func size(bytes int64) string {
 func (s Space) Raised(a Alarm) bool { return slices.Contains(s.Alarms, a) }
 
 // Spaces requests the state of all endpoints in parallel and returns it in the order of
-// their names. It blocks until each has answered or ctx has ended.
+// their names. It blocks for two seconds if one does not answer.
 func (c *Client) Spaces(ctx context.Context) []Space {
 	var requests sync.WaitGroup
 
@@ -97,6 +97,9 @@ func (c *Client) Spaces(ctx context.Context) []Space {
 }
 
 func (c *Client) space(ctx context.Context, endpoint string) Space {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+
 	resp, err := c.Status(ctx, endpoint)
 	if err != nil {
 		return Space{Endpoint: endpoint, Err: Error(err)}
