@@ -7,10 +7,6 @@ import (
 	"strings"
 )
 
-// MaxVoters is the largest number of voters. Every further one slows each change down,
-// and members beyond it stay learners.
-const MaxVoters = 5
-
 // Growth is what to do next about the members of a cluster.
 type Growth struct {
 	// Promote are learners to promote one right after the other. With the last one the
@@ -68,7 +64,7 @@ func Grow(members []ClusterMember) Growth {
 	}
 
 	wanted := 1 + voters%2
-	if len(ready) >= wanted && voters+wanted <= MaxVoters && keepsQuorum(voters, answer, wanted) {
+	if len(ready) >= wanted && voters+wanted <= MaxMembers && keepsQuorum(voters, answer, wanted) {
 		g.Promote = ready[:wanted]
 		ready = ready[wanted:]
 	}
@@ -98,7 +94,7 @@ func Grow(members []ClusterMember) Growth {
 
 	if len(waiting) > 0 && len(members) > 2 {
 		g.warn(WarnSpare, titles(waiting), "%s: has no vote in the store, because the number of voters stays odd and "+
-			"within %d", strings.Join(titles(waiting), ", "), MaxVoters)
+			"within %d", strings.Join(titles(waiting), ", "), MaxMembers)
 	}
 
 	return g

@@ -35,8 +35,8 @@ const (
 )
 
 // MaxMembers is the largest number of members, learners included, that a cluster of
-// embedded etcds has.
-const MaxMembers = 9
+// embedded etcds has. Every further voter slows each change down.
+const MaxMembers = 5
 
 const (
 	memberFile    = "member.json" // below the directory of the server

@@ -28,9 +28,6 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// MaxMembers bounds the instances of a manager with the etcd inside: more voters only make every write slower.
-const MaxMembers = 5
-
 // every is the time between two looks at the members of etcd.
 const every = 5 * time.Second
 
@@ -340,8 +337,9 @@ func (s *Service) admit(tx *record.Tx, id access.Identity, own, joins Member) er
 	}
 
 	known := func(id string) bool { return slices.ContainsFunc(members, func(m *Member) bool { return m.ID == id }) }
-	if !known(joins.ID) && len(members) >= MaxMembers {
-		return inventory.Errorf(inventory.KindRefused, "the manager has %d instances already, the most", MaxMembers).
+	if !known(joins.ID) && len(members) >= etcd.MaxMembers {
+		return inventory.Errorf(inventory.KindRefused,
+			"the manager has %d instances already, the most", etcd.MaxMembers).
 			Do("remove one first: clusterctl instance list")
 	}
 
