@@ -12,7 +12,9 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -112,6 +114,10 @@ func (p Peers) refreshCA() (ca *pair, changed bool, err error) {
 	switch _, refused := errors.AsType[*inventory.Error](err); {
 	case refused:
 		return nil, false, err
+	case errors.Is(err, fs.ErrNotExist) && p.signed():
+		return nil, false, inventory.Errorf(inventory.KindRefused,
+			"the CA of the instances is missing: %s does not exist, and certificates of it do", path).
+			Do("copy that file from another instance; with a new CA, none would know this one")
 	case errors.Is(err, fs.ErrNotExist):
 		ca, err = newCA(nil, p.now(), defaultCALife)
 	case err != nil:
@@ -138,6 +144,16 @@ func (p Peers) refreshCA() (ca *pair, changed bool, err error) {
 	}
 
 	return ca, true, nil
+}
+
+// signed reports whether there has been a CA.
+func (p Peers) signed() bool {
+	ca, own := p.Files()
+
+	return slices.ContainsFunc([]string{ca, own}, func(path string) bool {
+		_, err := os.Lstat(path)
+		return !errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // storeCA writes the certificate of the CA apart from its key, for etcd.

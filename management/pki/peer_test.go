@@ -139,6 +139,30 @@ func TestPeers(t *testing.T) {
 	}
 }
 
+// TestPeersWithoutCA: a new CA would be that of no other instance.
+func TestPeersWithoutCA(t *testing.T) {
+	t.Parallel()
+
+	p, n := peers(t), PeerName{"aa", "127.0.0.1"}
+	if _, err := p.Refresh(n); err != nil {
+		t.Fatal(err)
+	}
+
+	ca, own := p.Files()
+	errtest.None(t, os.Remove(filepath.Join(p.Dir, "ca.pem")))
+
+	for _, left := range [][]string{{ca, own}, {own}} {
+		if _, err := p.Refresh(n); inventory.KindOf(err) != inventory.KindRefused {
+			t.Errorf("with %v: %v", left, err)
+		}
+		errtest.None(t, os.Remove(left[0]))
+	}
+
+	if changed, err := p.Refresh(n); err != nil || !changed {
+		t.Errorf("with nothing left: %t, %v", changed, err)
+	}
+}
+
 func TestPeersRefuse(t *testing.T) {
 	t.Parallel()
 
