@@ -28,7 +28,8 @@ func storeCommand() *cli.Command {
 			"clusterm store disarm\n" +
 			"clusterm store remove v/nodes/web-1",
 		Description: "The daemon does all of this by itself where it can. These commands are for the rest: see " +
-			"docs/operating/store.md. Run them as root on the manager's host.",
+			"docs/operating/store.md. Run them as root on the manager's host. On one of several instances they " +
+			"work on the store of all, also while that instance is stopped.",
 		Commands: []*cli.Command{
 			storeCheckCommand(),
 			storeSizeCommand("compact", "discard old revisions of records, so that their space can be used again",

@@ -145,6 +145,30 @@ func TestJoin(t *testing.T) {
 	_, err = c.RemoveMember(c.ctx(), "a-1")
 	checkError(t, err, inventory.KindRefused, "a-1 is alive", "stop clusterm there first")
 
+	// A copied data directory would take back what the others were told, and a tool works on the store of all.
+	c.down()
+
+	tool := c.tool()
+
+	if r, err := tool.Check(c.ctx()); err != nil || !strings.Contains(r.Where, "one of several") {
+		t.Errorf("%+v, %v", r, err)
+	}
+	checkError(t, tool.Defragment(c.ctx()), inventory.KindRefused, "this instance is stopped")
+	c.must(tool.Close())
+
+	at := filepath.Join(c.dir, "d", "instance.id")
+	id, err := os.ReadFile(at)
+	c.must(err)
+	c.must(os.Remove(at))
+	c.must(os.WriteFile(at, id, 0o600))
+	checkError(t, c.try(patience), inventory.KindRefused, "was copied", "clusterctl instance remove")
+
+	_, err = OpenStoreTool(c.ctx(), c.options())
+	checkError(t, err, inventory.KindRefused, "was copied")
+
+	c.must(os.Remove(filepath.Join(c.dir, "d", "instance.place")))
+	c.up()
+
 	a.down()
 
 	for _, s := range []*site{b, c} {

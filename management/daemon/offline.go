@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/etcd/tool"
 	"github.com/contiv/cluster/management/gossip"
+	"github.com/contiv/cluster/management/instance"
 	"github.com/contiv/cluster/management/repository"
 	"github.com/contiv/cluster/management/restore"
 	"github.com/contiv/cluster/management/secret/keyring"
@@ -98,6 +99,8 @@ func OpenStoreTool(ctx context.Context, o Options) (*tool.Tool, error) {
 	if file.Etcd.Used() {
 		existing := etcd.Existing(file.Etcd)
 		t.Existing = &existing
+	} else if err := (instance.Start{DataDir: file.DataDir, Etcd: t.Server.Dir}).Prepare(); err != nil {
+		return nil, err
 	}
 
 	return tool.Open(ctx, t)

@@ -22,6 +22,17 @@ import (
 
 // openStore connects to etcd and loads the view and the settings.
 func (d *Daemon) openStore(ctx context.Context) (err error) {
+	if !d.file.Etcd.Used() {
+		own := instance.Start{
+			DataDir: d.file.DataDir, Etcd: d.opts.embedded(d.file).Dir, Addr: d.node.Addr,
+			ClientPort: d.file.Instances.ClientPort, PeerPort: d.file.Instances.PeerPort,
+			AcceptEmpty: d.opts.AcceptEmptyStore, Now: d.opts.Certificates.Now,
+		}
+		if err := own.Prepare(); err != nil {
+			return err
+		}
+	}
+
 	d.etcd, err = etcd.Open(ctx, etcd.Opening{
 		Server: d.opts.embedded(d.file), Existing: etcd.Existing(d.file.Etcd),
 		Traces: datadir.Traces(d.file.DataDir), AcceptEmpty: d.opts.AcceptEmptyStore,

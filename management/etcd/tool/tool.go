@@ -24,6 +24,7 @@ type Tool struct {
 	Client *etcd.Client
 	server *etcd.Server // nil: a daemon or others run the servers
 	where  string
+	others bool // the server is one of several, which run
 	kinds  []record.Any
 	fits   func(overlay map[string]any) error
 }
@@ -74,6 +75,11 @@ func Open(ctx context.Context, o Options) (*Tool, error) {
 	}
 
 	t.where = dir + ", no daemon runs"
+	if m, err := etcd.ReadMember(dir); err == nil && len(m.Endpoints) > 0 {
+		t.others = true
+		t.where += " here; it is one of several members, and this is the store of all of them"
+	}
+
 	if t.Client, err = t.server.Dial(ctx, etcd.Keys(etcd.DefaultPrefix)); err != nil {
 		return nil, errors.Join(err, t.server.Close())
 	}
@@ -170,8 +176,18 @@ func (t *Tool) Compact(ctx context.Context) error {
 	return t.Client.CompactTo(ctx, newest)
 }
 
-// Defragment gives free pages back to the file system, one member at a time.
-func (t *Tool) Defragment(ctx context.Context) error { return t.Client.DefragmentAll(ctx) }
+// Defragment gives free pages back to the file system, one member at a time. Beside other instances it is refused
+// without a daemon: it would stop their members, too, while they work.
+func (t *Tool) Defragment(ctx context.Context) error {
+	if t.others {
+		return inventory.Errorf(inventory.KindRefused,
+			"this instance is stopped, and the other members of its store are not").
+			Do("start clusterm: the leader defragments one member after the other by itself; with clusterm running, " +
+				"this command defragments the member of this host")
+	}
+
+	return t.Client.DefragmentAll(ctx)
+}
 
 // Disarm clears the alarms of etcd and returns those that were raised.
 func (t *Tool) Disarm(ctx context.Context) ([]etcd.Alarm, error) {
