@@ -142,6 +142,8 @@ type Engine struct {
 	// assigned one after another, so concurrent attempts would only conflict.
 	accepting chan struct{}
 
+	outages state.Outages // of the store, for the deadlines of jobs
+
 	mu         sync.Mutex
 	running    map[string]time.Time // jobs with a goroutine here, and since when this instance owns them
 	claiming   map[string]job.Turn  // decisions about queued jobs that are being carried out

@@ -31,6 +31,14 @@ func (e *Engine) execute(ctx context.Context, id string) error {
 			return err
 		}
 
+		e.outages.Note(v.Stale, time.Now())
+
+		if put, err := e.putOff(ctx, j); err != nil {
+			return err
+		} else if put {
+			continue
+		}
+
 		// The end is decided, perhaps by an earlier process.
 		if j.Outcomes != nil || len(j.Runs) == 0 && len(j.Targets) == 0 {
 			return e.finish(ctx, id, nil)
@@ -53,6 +61,25 @@ func (e *Engine) execute(ctx context.Context, id string) error {
 			return err
 		}
 	}
+}
+
+// putOff puts off the deadline of the job by the outages of the store that are not in it yet, and reports whether there
+// were any.
+func (e *Engine) putOff(ctx context.Context, j job.Job) (put bool, err error) {
+	if j.Outcomes != nil || j.Phase() == job.PhaseUndo || e.outages.Between(j.Counted(), time.Now()) < time.Second {
+		return false, nil
+	}
+
+	updated, err := e.update(ctx, j.ID, func(j *job.Job) {
+		now := time.Now()
+		*j = j.PutOff(e.outages.Between(j.Counted(), now), now)
+	})
+	if err == nil {
+		e.log.WithFields(logrus.Fields{"job": j.ID, "deadline": updated.Deadline, "outage": updated.Outage}).
+			Warn("the store was away, which the deadline of the job does not count")
+	}
+
+	return err == nil, err
 }
 
 // update changes the record of a job as its owner.

@@ -308,3 +308,52 @@ func TestOutage(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 }
+
+// TestDeadlineDoesNotCountOutages: a job whose time is over between two of its runs goes on if the store was away in
+// that time, and says so; else it ends by its deadline.
+func TestDeadlineDoesNotCountOutages(t *testing.T) {
+	t.Parallel()
+
+	for _, away := range []bool{false, true} {
+		b := newBench(t)
+		b.see("a")
+		b.end(b.ask(commission, "a", master).ID, "Complete")
+
+		g := newGate()
+		b.books.on(job.PlaybookCleanup, g.script)
+		j, err := b.Submit(t.Context(), job.Request{
+			Verb: inventory.VerbUpdate, Nodes: names("a"), Group: master, Timeout: time.Second,
+		})
+		b.must(err)
+		b.begun(g)
+		b.books.on(job.PlaybookCleanup, succeeds) // that of the failure path
+
+		j, err = b.View().Job(j.ID)
+		b.must(err)
+
+		if away {
+			b.Outages().Note(true, j.Started)
+			b.Outages().Note(false, j.Started.Add(time.Hour))
+		}
+
+		// The clock of the deadline is real, as that of the runner is.
+		over, cancel := context.WithDeadline(t.Context(), j.Deadline.Add(time.Millisecond))
+		<-over.Done()
+		cancel()
+		g.open <- succeeds
+
+		if !away {
+			if j = b.end(j.ID, "Errored deadline"); j.Outage != 0 {
+				t.Errorf("%+v", j)
+			}
+
+			continue
+		}
+
+		j = b.end(j.ID, "Complete")
+		if j.Outage <= time.Second || j.Outage > time.Hour || len(j.Runs) != 2 ||
+			j.Deadline.Sub(j.Started) != j.Timeout+j.Outage {
+			t.Errorf("%+v", j)
+		}
+	}
+}

@@ -61,7 +61,10 @@ func (e *Engine) own(ctx context.Context) *control.Loop {
 		Changed: e.state.Changed,
 		Every:   scheduleInterval,
 		Round: func(context.Context) (control.Next, error) {
-			for _, j := range e.state.View().Jobs() {
+			v := e.state.View()
+			e.outages.Note(v.Stale, time.Now())
+
+			for _, j := range v.Jobs() {
 				if e.isMine(j) && e.launch(ctx, j.ID) && len(j.Runs) > 0 {
 					e.log.WithFields(logrus.Fields{"job": j.ID, "phase": j.Phase()}).Info("continuing a running job")
 				}

@@ -22,7 +22,7 @@ import (
 
 // executeStep takes the job's last run to its end, from wherever its executor has got, and records the end.
 func (e *Engine) executeStep(ctx context.Context, j job.Job) error {
-	s := step.New(e.state, e.store, j, len(j.Runs)-1)
+	s := step.New(e.state, e.store, j, len(j.Runs)-1).Counting(&e.outages)
 
 	executor, err := e.executors.Get(s.Run().Kind)
 	if err != nil {
@@ -108,7 +108,7 @@ func (e *Engine) takeOver(ctx context.Context, s step.Step, outlives bool) (step
 		return err
 	})
 
-	return step.New(e.state, e.store, taken, s.Index), err
+	return step.New(e.state, e.store, taken, s.Index).Counting(&e.outages), err
 }
 
 // events implements step.Events: it writes into the logs of the job.

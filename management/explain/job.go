@@ -471,6 +471,10 @@ func (f Facts) progress(j job.Job) string {
 		} else {
 			text += ", which has passed"
 		}
+		if j.Outage > 0 {
+			text += fmt.Sprintf(" (put off by %s, for which the manager was without its store)",
+				inventory.ShortDuration(j.Outage.Round(time.Second)))
+		}
 	}
 
 	return text

@@ -247,6 +247,10 @@ type Job struct {
 	Ended    time.Time `json:"ended,omitzero"`
 	// Deadline ends the verb's own phases. The failure path gets another Timeout.
 	Deadline time.Time `json:"deadline,omitzero"`
+	// Outage is the time without the store since the start, by which Deadline was put off, and OutageUntil when that
+	// was counted last.
+	Outage      time.Duration `json:"outage,omitempty"`
+	OutageUntil time.Time     `json:"outage_until,omitzero"`
 
 	Cancel   int    `json:"cancel,omitempty"` // cancel requests, at most 2
 	CancelBy string `json:"cancel_by,omitempty"`
@@ -330,6 +334,24 @@ func (j Job) Due() time.Time {
 		return j.LastRun().Started.Add(j.Timeout)
 	}
 	return j.Deadline
+}
+
+// Counted returns the time from which on Due counts outages of the store.
+func (j Job) Counted() time.Time {
+	switch {
+	case j.Phase() == PhaseUndo:
+		return j.LastRun().Started
+	case j.OutageUntil.IsZero():
+		return j.Started
+	}
+
+	return j.OutageUntil
+}
+
+// PutOff returns the job with a deadline that does not count an outage of the store, up to now.
+func (j Job) PutOff(outage time.Duration, now time.Time) Job {
+	j.Deadline, j.Outage, j.OutageUntil = j.Deadline.Add(outage), j.Outage+outage, now
+	return j
 }
 
 // Inputs are the values a job was accepted with. Later edits do not change them.

@@ -118,6 +118,11 @@ func Plan(j Job, now time.Time, rules Rules) Step {
 		p.stop, p.stopMessage = CauseCancelled, cancelledBy(j.CancelBy)
 	case !j.Deadline.IsZero() && now.After(j.Deadline):
 		p.stop, p.stopMessage = CauseDeadline, "it ran longer than "+inventory.ShortDuration(j.Timeout)
+		if j.Outage > 0 {
+			p.stopMessage += ", not counting " + inventory.ShortDuration(
+				j.Outage.Round(time.Second),
+			) + " without the store"
+		}
 	}
 
 	// A plan takes its statuses from the row, so that the table stays true.

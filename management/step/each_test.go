@@ -223,3 +223,73 @@ func TestEachNeedsTheRecord(t *testing.T) {
 		t.Errorf("%v, want %v", err, out.fails)
 	}
 }
+
+// wavering is a view that tells when the store is away.
+type wavering struct {
+	state.Reader
+
+	mu      sync.Mutex
+	stale   bool
+	changed chan struct{}
+}
+
+func (w *wavering) View() *state.View {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return &state.View{Stale: w.stale}
+}
+
+func (w *wavering) Changed() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.changed
+}
+
+func (w *wavering) set(stale bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.stale = stale
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// TestUntil: the deadline of a step is put off by every outage of the store, also by one that begins before it and ends
+// after it.
+func TestUntil(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		outages [][2]time.Duration // since the start
+		want    time.Duration
+	}{
+		{nil, time.Hour},
+		{[][2]time.Duration{{10 * time.Minute, 12 * time.Minute}}, time.Hour + 2*time.Minute},
+		{[][2]time.Duration{{59 * time.Minute, 3 * time.Hour}}, 3*time.Hour + time.Minute},
+		{[][2]time.Duration{{time.Minute, 2 * time.Minute}, {time.Hour, 2 * time.Hour}}, 2*time.Hour + time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			view := &wavering{changed: make(chan struct{})}
+			j := job.Job{
+				ID: "1", Status: job.Running, Started: begun, Deadline: begun.Add(time.Hour), Runs: []job.Run{{}},
+			}
+
+			ctx, cancel := step.New(view, nil, j, 0).Counting(&state.Outages{}).Until(t.Context())
+			defer cancel()
+
+			for _, o := range c.outages {
+				time.Sleep(o[0] - time.Since(begun))
+				view.set(true)
+				time.Sleep(o[1] - time.Since(begun))
+				view.set(false)
+			}
+
+			<-ctx.Done()
+
+			if got := time.Since(begun); got != c.want || step.Stopped(ctx) != job.CauseDeadline {
+				t.Errorf("%v: ended after %s by %q, want %s", c.outages, got, step.Stopped(ctx), c.want)
+			}
+		})
+	}
+}

@@ -100,14 +100,38 @@ type Step struct {
 	Job   job.Job // when the call was made
 	Index int     // of the run in Job.Runs
 
-	state  state.Reader
-	inputs Archive
+	state   state.Reader
+	inputs  Archive
+	outages *state.Outages // may be nil
 }
 
 // New returns the step of the run at the index of the job.
 func New(r state.Reader, a Archive, j job.Job, index int) Step {
 	return Step{Job: j, Index: index, state: r, inputs: a}
 }
+
+// Counting returns the step with a deadline that does not count the outages of the store.
+func (s Step) Counting(o *state.Outages) Step {
+	s.outages = o
+	return s
+}
+
+// Now returns the time and the newest view.
+func (s Step) Now() (time.Time, *state.View) {
+	now, v := time.Now(), s.state.View()
+	s.outages.Note(v.Stale, now)
+
+	return now, v
+}
+
+// PutOff returns the end of a wait that began at some time. Outages of the store put it off: nobody could see what is
+// waited for.
+func (s Step) PutOff(began, end, now time.Time) time.Time {
+	return end.Add(s.outages.Between(began, now))
+}
+
+// Due returns the deadline of the step as it is now.
+func (s Step) Due(now time.Time) time.Time { return s.PutOff(s.Job.Counted(), s.Job.Due(), now) }
 
 // Inputs reads the values that the job was accepted with, and repeats that while the store is unavailable.
 func (s Step) Inputs(ctx context.Context) (job.Inputs, error) {
@@ -137,20 +161,27 @@ func (s Step) Until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 
 	go func() {
-		timer := time.NewTimer(time.Until(s.Job.Due()))
+		timer := time.NewTimer(0)
 		defer timer.Stop()
 
-		for {
+		for ctx.Err() == nil {
 			changed := s.state.Changed()
-			if now, err := s.state.View().Job(s.Job.ID); err == nil && now.Cancels(s.Run()) {
+
+			now, v := s.Now()
+			if j, err := v.Job(s.Job.ID); err == nil && j.Cancels(s.Run()) {
 				cancel(stopped{job.CauseCancelled})
 			}
 
+			left := s.Due(now).Sub(now)
+			if left <= 0 {
+				cancel(stopped{job.CauseDeadline})
+			}
+
+			timer.Reset(left)
+
 			select {
 			case <-ctx.Done():
-				return
 			case <-timer.C:
-				cancel(stopped{job.CauseDeadline})
 			case <-changed:
 			}
 		}

@@ -44,20 +44,18 @@ func New(o Options) Executor { return Executor{o: o} }
 func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.Result, error) {
 	j, run := s.Job, s.Run()
 
-	// Count from the recorded start, so that a restart does not prolong the wait.
-	until := run.Started.Add(x.o.Settings().Appear)
-	if j.Deadline.Before(until) {
-		until = j.Deadline
-	}
-
 	before := j.Runs[s.Index-1].Exit
 	broken := before != job.ExitDone && before != string(job.CauseFailed)
 
-	timer := time.NewTimer(time.Until(until))
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 
 	for {
-		changed, v := x.o.State.Changed(), x.o.State.View()
+		changed := x.o.State.Changed()
+
+		// Count from the recorded start, so that a restart does not prolong the wait.
+		now, v := s.Now()
+		deadline, until := s.Due(now), s.PutOff(run.Started, run.Started.Add(x.o.Settings().Appear), now)
 
 		current, err := v.Job(j.ID)
 		if err != nil {
@@ -71,19 +69,25 @@ func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.R
 			return x.end(ctx, s, seen, step.Result{Cause: job.CauseCancelled}, out)
 		case len(absent) == 0:
 			return x.end(ctx, s, seen, step.Result{}, out)
-		case !time.Now().Before(j.Deadline):
+		case !now.Before(deadline):
 			return x.end(ctx, s, seen, step.Result{Cause: job.CauseDeadline}, out)
 		case broken:
 			return x.end(ctx, s, seen, step.Result{
 				Cause:   job.CauseAbsent,
 				Message: "not seen when the run before broke off: " + strings.Join(absent, ", "),
 			}, out)
-		case !time.Now().Before(until):
+		case !now.Before(until):
 			return x.end(ctx, s, seen, step.Result{Cause: job.CauseAbsent, Message: fmt.Sprintf(
 				"configured, but not seen within %s: %s; see 'journalctl -u clusterm-agent' there, "+
 					"and whether it can reach the gossip port of this host",
 				x.o.Settings().Appear, strings.Join(absent, ", "))}, out)
 		}
+
+		if deadline.Before(until) {
+			until = deadline
+		}
+
+		timer.Reset(until.Sub(now))
 
 		select {
 		case <-ctx.Done():
