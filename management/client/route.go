@@ -8,10 +8,12 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -126,6 +128,7 @@ func transport(socket string, secure *tls.Config, several bool) *http.Transport 
 		dialer.KeepAliveConfig = net.KeepAliveConfig{
 			Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 2,
 		}
+		dialer.Control = giveUpSoon
 	}
 
 	dial := func(secure *tls.Config) func(context.Context, string, string) (net.Conn, error) {
@@ -159,6 +162,22 @@ func transport(socket string, secure *tls.Config, several bool) *http.Transport 
 		DialContext: dial(nil), DialTLSContext: dial(secure), MaxIdleConnsPerHost: 4, IdleConnTimeout: 30 * time.Second,
 		DisableCompression: true,
 	}
+}
+
+// tcpUserTimeout is TCP_USER_TIMEOUT of Linux, which package syscall lacks.
+const tcpUserTimeout = 18
+
+// giveUpSoon ends a connection whose host confirms nothing of what was sent for quickDial. Without it, a request over
+// an open connection to a dead host would take all its time.
+func giveUpSoon(network, _ string, c syscall.RawConn) error {
+	if !strings.HasPrefix(network, "tcp") || runtime.GOOS != "linux" {
+		return nil
+	}
+
+	// Without the option it is only slower.
+	return c.Control(func(fd uintptr) {
+		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(quickDial.Milliseconds()))
+	})
 }
 
 // dialError is the failure to connect: nothing of the request was sent.
@@ -319,7 +338,7 @@ func (c *Client) outcome(k call, err error) error {
 
 // lost reports whether the error is that of a request without an answer.
 func lost(err error) bool {
-	return errors.Is(err, errBroke) || errors.Is(err, context.DeadlineExceeded)
+	return errors.Is(err, errBroke) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT)
 }
 
 // noAnswer returns the failures of all instances as one error.

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -225,6 +226,41 @@ func TestFailover(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestGiveUpSoon: among several instances, a connection to a host that confirms nothing ends soon, and a change that
+// was sent over it has an unknown outcome.
+func TestGiveUpSoon(t *testing.T) {
+	t.Parallel()
+
+	at := start(t, ok)
+
+	for several, want := range map[bool]int{true: int(quickDial.Milliseconds()), false: 0} {
+		conn, err := transport("", nil, several).DialContext(t.Context(), "tcp", at.Listener.Addr().String())
+		errtest.None(t, err)
+
+		raw, err := conn.(*net.TCPConn).SyscallConn()
+		errtest.None(t, err)
+		errtest.None(t, raw.Control(func(fd uintptr) {
+			if got, err := unix.GetsockoptInt(
+				int(fd),
+				unix.IPPROTO_TCP,
+				unix.TCP_USER_TIMEOUT,
+			); err != nil ||
+				got != want {
+				t.Errorf("several: %t: the timeout is %d ms (%v), want %d", several, got, err, want)
+			}
+		}))
+		errtest.None(t, conn.Close())
+	}
+
+	c := connect(t, at.URL, refused)
+	k := call{method: http.MethodPost, path: api.PathTokens}
+
+	err := c.outcome(k, c.route.endpoints[0].explain(t.Context(), syscall.ETIMEDOUT))
+	if err == nil || !strings.Contains(err.Error(), errUnknown) {
+		t.Error(err)
 	}
 }
 
