@@ -642,6 +642,7 @@ var homes = []struct {
 	},
 	{"k8s.io/", []string{"management/selector"}, "one home per dependency"},
 	{"github.com/creack/pty", nil, "only tests need a terminal"},
+	{"github.com/anishathalye/porcupine", nil, "only tests judge histories"},
 	{"github.com/coreos/go-oidc/", []string{"management/access/oidc"}, "one home per dependency"},
 	{
 		"golang.org/x/crypto/",

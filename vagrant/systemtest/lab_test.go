@@ -45,6 +45,11 @@ func TestMain(m *testing.M) {
 		serveRedfish()
 	}
 
+	if len(os.Args) > 1 && os.Args[1] == chaosHelper {
+		serveChaos()
+		return
+	}
+
 	os.Exit(run(m))
 }
 
