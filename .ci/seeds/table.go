@@ -166,6 +166,42 @@ var seeds = []seed{
 		becomes: `true`,
 	},
 	{
+		name: "a run goes on without its lease", file: "configuration/ansible/runner.go",
+		pkg: "configuration/ansible", test: "TestLease",
+		is:      `leased && until-now < left && left > 0 {`,
+		becomes: `leased && false {`,
+	},
+	{
+		name: "a batch is claimed in part", file: "management/etcd/reservation.go",
+		pkg: "management/etcd", test: "TestConflictsInAChunk|TestClaim.*",
+		is:      `return i > 0 || inventory.KindOf(err) != inventory.KindConflict, err`,
+		becomes: `_ = i`,
+	},
+	{
+		name: "a node counts as claimed before its batch is", file: "management/etcd/reservation.go",
+		pkg: "management/etcd", test: "TestClaim.*|TestAbandonedReservation",
+		is:      `n.As(v.holds(n.Job)))`,
+		becomes: `n.As(true))`,
+	},
+	{
+		name: "a change is acknowledged that was not committed", file: "management/etcd/decision.go",
+		pkg: "management/etcd", test: "TestDecisionsConflict",
+		is:      `return revision, err
+	}
+
+	if ops.Then = onlyDeletions`,
+		becomes: `return revision, nil
+	}
+
+	if ops.Then = onlyDeletions`,
+	},
+	{
+		name: "the jobs of a lost instance stay there", file: "management/engine/assign.go",
+		pkg: "management/engine", test: "TestReassign",
+		is:      `if j.Status != job.Running || j.Instance == e.self.Node {`,
+		becomes: `if true || j.Instance == e.self.Node {`,
+	},
+	{
 		name: "all runs of an owner have one token", file: "management/step/playbook/spec.go",
 		pkg: "management/step/playbook", test: "TestFenceOf",
 		is:      `Revision: owner.Revision, Run: at.Index}`,

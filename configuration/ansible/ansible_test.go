@@ -322,7 +322,7 @@ func TestDeadline(t *testing.T) {
 func TestLease(t *testing.T) {
 	t.Parallel()
 	s := fakeSpec(t, "waits-until-interrupted")
-	s.Lease = time.Now().Add(30 * time.Minute)
+	s.Lease, s.Deadline = time.Now().Add(30*time.Minute), time.Now().Add(20*time.Second)
 	run := start(t, s)
 	waitForOutput(t, run, "started")
 	// A renewal may also shorten the lease. The run must not end earlier.
