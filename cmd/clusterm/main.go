@@ -124,6 +124,7 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			"clusterm join URL --token TOKEN --fingerprint FINGERPRINT [--config FILE]\n" +
 			"clusterm store check|compact|defragment|disarm|remove [--config FILE]\n" +
 			"clusterm restore FILE [--replace] [--verify] [--config FILE]\n" +
+			"clusterm recover --yes [--config FILE]\n" +
 			"clusterm audit [verify] [--config FILE]\n" +
 			"clusterm playbooks export|check DIR\n" +
 			"clusterm ca fingerprint|show|issue [--config FILE]\n" +
@@ -154,6 +155,7 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			exampleCommand(),
 			storeCommand(),
 			restoreCommand(config),
+			recoverCommand(config),
 			caCommand(config),
 			auditCommand(),
 			versionCommand(),

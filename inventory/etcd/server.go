@@ -79,6 +79,8 @@ type ServerOptions struct {
 	// SnapshotEntries of a server in this process; 0: as usual. For tests.
 	SnapshotEntries uint64
 	Log             logrus.FieldLogger
+
+	recovering string // empty, or how Recover starts it
 }
 
 // Server is a running etcd: the only member of its cluster, or one of several.
@@ -155,8 +157,13 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 
 	err = o.checkData(ctx)
 	if err == nil {
+		err = o.beginRecovery()
+	}
+
+	if err == nil {
 		err = o.prepareJoin(ctx)
 	}
+
 	if err != nil {
 		lock.Close()
 		return nil, err
@@ -571,6 +578,14 @@ type served struct {
 // seconds, while it accepts no requests any more; their clients go on at another member.
 func (e *served) Close() {
 	e.endStreams()
+
+	// etcd would wait for the end of listeners that only begin with a quorum.
+	select {
+	case <-e.Server.ReadyNotify():
+	default:
+		e.Server.HardStop()
+	}
+
 	e.Etcd.Close()
 }
 
@@ -716,6 +731,7 @@ func (o ServerOptions) serverConfig(level zap.AtomicLevel) (*embed.Config, error
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), level)))
 
 	cfg.MaxLearners = MaxMembers - 1
+	cfg.ForceNewCluster = o.recovering == alone
 
 	if m == nil {
 		return cfg, nil

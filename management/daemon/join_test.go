@@ -37,6 +37,18 @@ func beside(t *testing.T, label, ip, key string) *site {
 	return s
 }
 
+// keyPair returns the path of a new key for ssh.
+func keyPair(t *testing.T) string {
+	t.Helper()
+
+	key := filepath.Join(t.TempDir(), "key")
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+
+	return key
+}
+
 // join makes a prepared manager an instance of the one that invites.
 func (s *site) join(inviting *site) (api.JoinAnswer, error) {
 	invite, err := inviting.Invite(inviting.ctx(), api.InviteRequest{})
@@ -75,11 +87,7 @@ func (s *site) etcds() string {
 func TestJoin(t *testing.T) {
 	t.Parallel()
 
-	key := filepath.Join(t.TempDir(), "key")
-	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
-		t.Fatal(err, string(out))
-	}
-
+	key := keyPair(t)
 	a, b, c := beside(t, "a", "127.0.3.1", key), beside(t, "b", "127.0.3.2", key), beside(t, "c", "127.0.3.3", key)
 
 	a.up()

@@ -108,9 +108,29 @@ func OpenStoreTool(ctx context.Context, o Options) (*tool.Tool, error) {
 
 // Restore restores a backup into the store of a configuration; see restore.Run. r has what the operator chose.
 func Restore(ctx context.Context, o Options, r restore.Options) error {
-	file, err := setting.Load(o.Path(), adapters{})
+	r, err := o.offline(r)
 	if err != nil {
 		return err
+	}
+
+	return restore.Run(ctx, r)
+}
+
+// Recover makes the instance of a configuration the only one; see restore.Recover.
+func Recover(ctx context.Context, o Options, r restore.Options, confirmed bool) error {
+	r, err := o.offline(r)
+	if err != nil {
+		return err
+	}
+
+	return restore.Recover(ctx, r, confirmed)
+}
+
+// offline adds the store of the configuration.
+func (o Options) offline(r restore.Options) (restore.Options, error) {
+	file, err := setting.Load(o.Path(), adapters{})
+	if err != nil {
+		return r, err
 	}
 
 	r.Server, r.Kinds, r.Logger = o.embedded(file), kinds, o.Logger
@@ -122,7 +142,7 @@ func Restore(ctx context.Context, o Options, r restore.Options) error {
 		r.Existing = &existing
 	}
 
-	return restore.Run(ctx, r)
+	return r, nil
 }
 
 // CheckPlaybooks checks a folder of playbooks for the configuration in a file; see program.CheckFolder.

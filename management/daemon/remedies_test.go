@@ -46,6 +46,7 @@ var commandLineAllowed = []struct{ file, text, reason string }{
 	{"monitor/report/manager.go", "clusterm ca issue", "an agent has only its own program, and no API"},
 	{"management/setting/setting.go", "clusterctl config unset", "a warning of the health is a text, without actions"},
 	{"inventory/etcd/open.go", "--accept-empty-store", "a manager that does not start has only its own program"},
+	{"inventory/etcd/recover.go", "clusterm recover --yes", "a manager that does not start has only its own program"},
 	{"management/node/node.go", "systemctl", "the manager cannot end itself on request"},
 	{"configuration/ansible/check.go", "--version", "an option of ansible-playbook"},
 	{"configuration/ansible/spec.go", "--", "options of ansible-playbook"},

@@ -45,7 +45,7 @@ func fullRemedy(embedded bool) string {
 			"has the role root, or do the same with etcdctl"
 	}
 
-	return "clusterm removes jobs outside the retention, compacts, defragments and accepts changes again by itself; " +
-		"if that does not suffice, lower jobs.keep or jobs.keep_bytes in the configuration file and reload it " +
-		"(systemctl reload clusterm), or accept changes for a while with clusterm store disarm"
+	return "the manager removes jobs outside the retention, compacts, defragments and accepts changes again by " +
+		"itself; if that does not suffice, lower jobs.keep or jobs.keep_bytes in the configuration file and reload " +
+		"it (systemctl reload clusterm), or accept changes for a while with clusterm store disarm"
 }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package restore
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/audit"
+	store "github.com/contiv/cluster/management/etcd"
+	"github.com/contiv/cluster/management/instance"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
+)
+
+// Recover makes the instance of this host the only one of its manager, with everything that it knew, after a majority
+// of the instances is lost for good. The epoch rises, so hosts refuse what a lost one still sends them. Of o it uses
+// what describes the store; confirmed is whether the operator has said that the others do not come back.
+func Recover(ctx context.Context, o Options, confirmed bool) error {
+	if o.Existing != nil {
+		return inventory.Errorf(inventory.KindRefused, "this manager has no etcd inside: recover the existing one").
+			Do("see the documentation of etcd about the loss of a majority")
+	}
+
+	m, err := etcd.ReadMember(o.Server.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return inventory.Errorf(inventory.KindRefused,
+			"this is not one of several instances: there is nothing to recover").
+			Do("start it: systemctl start clusterm")
+	}
+	if err != nil {
+		return err
+	}
+
+	if err := checkStopped(ctx, o.Server.Dir); err != nil {
+		return err
+	}
+
+	if !confirmed {
+		return inventory.Errorf(inventory.KindRefused,
+			"the instance %s would become the only one; the others, at %s, must be lost for good: what only they know "+
+				"is lost, and they never start again with their data. Nothing was changed", m.Name,
+			strings.Join(m.Endpoints, ", ")).
+			Do("to go on: clusterm recover --yes")
+	}
+
+	var lost []string
+
+	err = etcd.Recover(ctx, o.Server, func(client *etcd.Client) (err error) {
+		lost, err = o.strikeOff(ctx, client, m.Name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
+	o.Say("the instance %s is the only one now; struck off: %s", m.Name, strings.Join(lost, ", "))
+	o.Say("start it: systemctl start clusterm; on hosts of the others, move %s away before they join again",
+		filepath.Dir(o.Server.Dir))
+
+	return nil
+}
+
+// strikeOff removes the other members from the records, and begins an epoch. It returns their names.
+func (o Options) strikeOff(ctx context.Context, client *etcd.Client, own string) (lost []string, err error) {
+	s, err := store.Open(ctx, client, o.Kinds, o.Secrets, o.Logger, store.StaleAfter)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+
+	const self = "clusterm recover"
+
+	trail := audit.New(audit.Options{
+		Store: s, Instance: self, Leads: func() bool { return false }, Logger: o.Logger,
+	})
+	defer trail.Close(ctx)
+
+	return lost, access.Audited(ctx, audit.Auditor{Trail: trail, Log: o.Logger}, access.Caller{Principal: self},
+		access.Record{Action: "instances.recover"}, func(ctx context.Context, r *access.Record) error {
+			_, _, err := record.Decide(ctx, s, func(tx *record.Tx) (struct{}, error) {
+				lost = nil
+
+				for _, m := range record.List(tx, &instance.Kind) {
+					if m.ID != own {
+						lost = append(lost, m.ID+" on "+m.Node)
+						record.Remove(tx, &instance.Kind, m.ID)
+					}
+				}
+
+				epoch := record.One(tx, &state.Epochs)
+				epoch.Number = state.NextEpoch(time.Now(), epoch.Number)
+				record.Put(tx, &state.Epochs, &epoch)
+
+				return struct{}{}, nil
+			})
+			r.Targets = lost
+
+			return err
+		})
+}
