@@ -215,7 +215,11 @@ func (e *Engine) admit(
 		return nil, err
 	}
 
-	r.Timeout = cmp.Or(r.Timeout, settings.Timeout)
+	if r.Timeout == 0 {
+		r.Timeout, r.TimeoutFrom = settings.Timeout, job.TimeoutUsual
+	}
+
+	r.TimeoutFrom = cmp.Or(r.TimeoutFrom, "the request")
 
 	return v, checkRequest(settings, *r)
 }

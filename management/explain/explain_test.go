@@ -5,6 +5,8 @@ package explain
 import (
 	"fmt"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -403,6 +405,53 @@ func TestNextOfADiscoverThatRestoresHosts(t *testing.T) {
 	}
 }
 
+// TestOriginOfDeadline: a job that runs, and one that ran into its deadline, show where that comes from and how long 99
+// of 100 jobs of the kind took.
+func TestOriginOfDeadline(t *testing.T) {
+	t.Parallel()
+
+	for runs, want := range map[int]string{
+		0:   "1h after its start, from jobs.timeout",
+		1:   "1h after its start, from jobs.timeout; p99 of 1 runs: 1s",
+		99:  "1h after its start, from jobs.timeout; p99 of 99 runs: 1m39s",
+		100: "1h after its start, from jobs.timeout; p99 of 100 runs: 1m39s",
+		212: "1h after its start, from jobs.timeout; p99 of 212 runs: 3m30s",
+	} {
+		v := &state.View{Snapshot: *jobtest.Snapshot(t, "a m Maintenance Discovered")}
+
+		// The nth took n seconds. Those that failed, and those of another kind, do not count.
+		add := func(id int, verb inventory.Verb, status job.Status, check bool, took time.Duration) {
+			j := jobtest.Planned(verb, "", "a-1 Allocated service-master")
+			j.Started, j.Ended, j.Check = jobtest.Noon, jobtest.Noon.Add(took), check
+			put(v, j, strconv.Itoa(id), status)
+		}
+
+		for i := range runs {
+			add(4*i+1, inventory.VerbApply, job.Complete, false, time.Duration(i+1)*time.Second)
+			add(4*i+2, inventory.VerbApply, job.Complete, true, time.Hour)
+			add(4*i+3, inventory.VerbApply, job.Errored, false, time.Hour)
+			add(4*i+4, inventory.VerbVerify, job.Complete, false, time.Hour)
+		}
+
+		for _, status := range []job.Status{job.Running, job.Errored} {
+			j := jobtest.Planned(inventory.VerbApply, "", "a-1 Allocated service-master")
+			j.ID, j.Status, j.Started, j.TimeoutFrom = "9999", status, jobtest.Noon, job.TimeoutUsual
+
+			if status == job.Errored {
+				j.Cause, j.Runs = job.CauseDeadline, []job.Run{{Phase: job.PhaseApply, Exit: "deadline"}}
+			}
+
+			e := ExplainJob(facts(v), j)
+			if !slices.ContainsFunc(e.Findings, func(f Finding) bool {
+				_, got, _ := strings.Cut(f.Message, "its deadline ")
+				return got == "is "+want || got == "was "+want
+			}) {
+				t.Errorf("%s after %d runs: %+v, want %q", status, runs, e.Findings, want)
+			}
+		}
+	}
+}
+
 func TestExplainJob(t *testing.T) {
 	t.Parallel()
 
@@ -439,7 +488,7 @@ func TestExplainJob(t *testing.T) {
 				"configure (site.yml) failed on a-1", "undo (cleanup.yml) runs on a-1, b-1", "follow-log job=5",
 			}},
 		{name: "taken over, and waiting for what may go on", status: job.Running,
-			nodes: []string{"a m Provisioning Discovered"}, about: "job",
+			nodes: []string{"a m Provisioning Discovered"}, about: "job job",
 			job: func() job.Job {
 				j := jobtest.Planned(inventory.VerbCommission, inventory.GroupMaster, "a-1 Unallocated -")
 				j.Instance, j.Former = "m-2", "m-1"

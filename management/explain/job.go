@@ -80,6 +80,29 @@ func (e *jobExplainer) running() {
 		e.add(finding(AboutFailure, "it has failed on %s", join(hosts)).of(j).on(hosts...).
 			do("read its output").with(inventory.FollowLog(j.ID)))
 	}
+
+	// The failure path has a deadline of its own.
+	if j.Phase() != job.PhaseUndo {
+		e.add(finding(AboutJob, "its deadline is %s", e.deadline()).of(j))
+	}
+}
+
+// deadline describes the deadline of the job, where it comes from, and how long such jobs take.
+func (e *jobExplainer) deadline() string {
+	v := e.View
+	if e.Sees != nil {
+		v = e.Sees.View
+	}
+
+	text := inventory.ShortDuration(e.Job.Timeout) + " after its start"
+	if e.Job.TimeoutFrom != "" {
+		text += ", from " + e.Job.TimeoutFrom
+	}
+	if runs, p99 := v.Took(e.Job); runs > 0 {
+		text += fmt.Sprintf("; p99 of %d runs: %s", runs, inventory.ShortDuration(p99.Round(time.Second)))
+	}
+
+	return text
 }
 
 func (e *jobExplainer) ended() {
@@ -125,7 +148,7 @@ func (e *jobExplainer) cause() {
 
 	switch j.Cause {
 	case job.CauseDeadline:
-		e.add(finding(AboutFailure, "its deadline was %s after its start", j.Timeout).of(j).
+		e.add(finding(AboutFailure, "its deadline was %s", e.deadline()).of(j).
 			do("if it needs longer, retry it with more time, or raise the default for all jobs").
 			with(inventory.ShowSettings("jobs.timeout")))
 	case job.CauseInterrupted:

@@ -44,6 +44,8 @@ func Accept(s Snapshot, groups inventory.Groups, r Request) (Job, error) {
 	}
 
 	j := Job{Verb: r.Verb, Status: Queued, Group: r.Group, JobOptions: r.JobOptions, Timeout: r.Timeout}
+	j.TimeoutFrom = r.TimeoutFrom
+
 	if err := v.checkOptions(j); err != nil {
 		return Job{}, err
 	}

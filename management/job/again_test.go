@@ -37,7 +37,10 @@ func TestRetryKeepsOptions(t *testing.T) {
 	v.PutJob(&old)
 
 	again, _, err := v.Retry(old, RetryRequest{All: true})
-	if want := old.Again(nil); err != nil || !again.OverrideWindow || !reflect.DeepEqual(again, want) {
+	want := old.Again(nil)
+	want.TimeoutFrom = "job 1"
+
+	if err != nil || !again.OverrideWindow || !reflect.DeepEqual(again, want) {
 		t.Errorf("%v, %+v\nwant %+v", err, again, want)
 	}
 }

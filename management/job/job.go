@@ -238,6 +238,8 @@ type Job struct {
 	// group, as they were at the acceptance. Groups with all tasks are absent.
 	GroupTags map[string]inventory.Selection `json:"group_tags,omitempty"`
 	Timeout   time.Duration                  `json:"timeout"`
+	// TimeoutFrom names where Timeout comes from; empty: unknown, in records of former versions.
+	TimeoutFrom string `json:"timeout_from,omitempty"`
 
 	Instance string `json:"instance,omitempty"` // the instance that runs the job, by its node
 	// Former is the instance that ran the job before, and was lost. What it has begun may go on; empty: nothing does.
@@ -370,6 +372,9 @@ type Inputs struct {
 	Extra configuration.Vars
 }
 
+// TimeoutUsual is where the timeout of a request that sets none comes from.
+const TimeoutUsual = "jobs.timeout"
+
 // Request asks for a job.
 type Request struct {
 	Verb   inventory.Verb
@@ -384,6 +389,8 @@ type Request struct {
 	// GroupTags are those of the job in place of those of today; nil: today's.
 	GroupTags map[string]inventory.Selection
 	Timeout   time.Duration // 0: the configured default
+	// TimeoutFrom names where Timeout comes from; empty: the caller.
+	TimeoutFrom string
 	// HostKeys are ssh public keys of addresses. An address without any shows its key
 	// at the first contact, and that one counts.
 	HostKeys map[string][]string

@@ -302,6 +302,9 @@ func (s Snapshot) Retry(old Job, r RetryRequest) (Request, []string, error) {
 		Verb: again.Verb, Nodes: again.Names, Group: again.Group, JobOptions: old.JobOptions,
 		Timeout: cmp.Or(r.Timeout, old.Timeout),
 	}
+	if r.Timeout == 0 {
+		request.TimeoutFrom = "job " + old.ID
+	}
 	request.Serial = cmp.Or(r.Serial, old.Serial)
 	request.Playbooks = cmp.Or(r.Playbooks, old.Playbooks)
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/record"
@@ -263,4 +264,23 @@ func (s Snapshot) Position(j Job) int {
 	}
 
 	return place
+}
+
+// Took returns the number of kept jobs that have done the same as j with success, and the time within which 99 % of
+// them did.
+func (s Snapshot) Took(j Job) (runs int, p99 time.Duration) {
+	var took []time.Duration
+	for _, k := range s.Jobs() {
+		if k.Verb == j.Verb && k.Check == j.Check && k.Status == Complete && !k.Started.IsZero() {
+			took = append(took, k.Ended.Sub(k.Started))
+		}
+	}
+
+	if len(took) == 0 {
+		return 0, 0
+	}
+
+	slices.Sort(took)
+
+	return len(took), took[(99*len(took)+99)/100-1]
 }

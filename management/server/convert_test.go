@@ -180,12 +180,15 @@ var conversions = []conversion{
 
 			"WithoutHelpers": "Helpers is what it holds",
 
-			"Former":   "used only until another instance has taken the job over",
-			"Targets":  "Nodes or Addrs name them",
-			"Timeout":  "Deadline is the time that counts",
-			"Runs":     "left out of lists; wholeJob adds them",
-			"Outcomes": "progress of the store's own transaction",
-			"LogBytes": "left out of lists; wholeJob adds the current size",
+			"Former":      "used only until another instance has taken the job over",
+			"Targets":     "Nodes or Addrs name them",
+			"Timeout":     "Deadline is the time that counts",
+			"TimeoutFrom": "the explanation of the job has it",
+			"Outage":      "Deadline counts it; the explanation of the job has it",
+			"OutageUntil": "Deadline counts it",
+			"Runs":        "left out of lists; wholeJob adds them",
+			"Outcomes":    "progress of the store's own transaction",
+			"LogBytes":    "left out of lists; wholeJob adds the current size",
 		},
 		added: map[string]string{
 			"Nodes":      "names of Targets",
