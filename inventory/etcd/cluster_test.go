@@ -831,7 +831,7 @@ func TestRemove(t *testing.T) {
 			id := c.named(t, others[0], leader.Name).ID
 
 			// While it is down, so that it learns of its removal at its next start.
-			errtest.None(t, others[0].client.MoveLeadership(within(t, testTimeout), c.members(t, others[0])))
+			errtest.None(t, others[0].client.moveLeadership(within(t, testTimeout), c.members(t, others[0])))
 			errtest.None(t, leader.server.Close())
 
 			for range 2 {
@@ -940,7 +940,7 @@ func TestStatusOfRemoved(t *testing.T) {
 
 		for {
 			select {
-			case <-others[0].server.Gone():
+			case <-others[0].server.hopeless.Done():
 				return
 			default:
 				_ = others[0].client.serves(t.Context(), others[0].server.Endpoint())
@@ -958,7 +958,7 @@ func gone(t *testing.T, s *Server) {
 	t.Helper()
 
 	select {
-	case <-s.Gone():
+	case <-s.hopeless.Done():
 	case <-within(t, testTimeout).Done():
 		t.Fatal("the server still runs")
 	}

@@ -83,13 +83,13 @@ func (c *Client) checkMember(ctx context.Context) error {
 }
 
 // Follow keeps the endpoints of the client, which is one of Server.Dial, those of the voters until ctx ends; see
-// SetMembers. It ends with an error when the member on this host was removed: nobody may work on its behalf any more.
+// setMembers. It ends with an error when the member on this host was removed: nobody may work on its behalf any more.
 func (c *Client) Follow(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 
 	for {
-		c.SetMembers(ctx)
+		c.setMembers(ctx)
 
 		if c.host.Removed() {
 			return removed(c.host.opts.Dir)
@@ -103,15 +103,15 @@ func (c *Client) Follow(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// SetMembers makes the voters the endpoints of a client of Server.Dial: the socket of
+// setMembers makes the voters the endpoints of a client of Server.Dial: the socket of
 // this host first while its member votes and knows a leader, and else the other voters
 // that do. A learner refuses most requests, and a member without a leader answers none.
 // Requests move to the first endpoint; watches and keepalives stay where they are until
 // that connection ends. The others are kept in member.json for the next start. It
 // blocks for a few seconds at most, and leaves everything as it is while no member
-// answers. A server whose member was removed is Gone, even if it does not learn of that
+// answers. It gives up a server whose member was removed, which may not learn of that
 // itself.
-func (c *Client) SetMembers(ctx context.Context) {
+func (c *Client) setMembers(ctx context.Context) {
 	// Open changes what the others know this member by. The next look comes after it.
 	if c.host == nil || !c.host.opening.TryLock() {
 		return

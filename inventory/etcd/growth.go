@@ -19,7 +19,6 @@ type Growth struct {
 type GrowthWarning struct {
 	Code    WarningCode
 	Message string
-	Members []string // the titles of those that it is about
 }
 
 // WarningCode identifies a kind of GrowthWarning.
@@ -72,7 +71,7 @@ func Grow(members []ClusterMember) Growth {
 	waiting = ready
 
 	if len(silent) > 0 {
-		g.warn(WarnSilent, silent, "%s of the store's members: no answer from %s",
+		g.warn(WarnSilent, "%s of the store's members: no answer from %s",
 			count(len(silent), len(members)), strings.Join(silent, ", "))
 	}
 
@@ -81,19 +80,19 @@ func Grow(members []ClusterMember) Growth {
 	}
 
 	if len(members) == 2 {
-		g.warn(WarnNotAvailable, titles(members),
+		g.warn(WarnNotAvailable,
 			"two instances are not highly available: the service stops with %s; add a third one", whoStops(members))
 	} else if voters%2 == 0 {
-		g.warn(WarnEven, nil, "%d voting members of the store bear the loss of no more than %d would; "+
+		g.warn(WarnEven, "%d voting members of the store bear the loss of no more than %d would; "+
 			"add an instance or remove one", voters, voters-1)
 	}
 
 	if len(behind) > 0 && len(behind) > len(silent)-(voters-answer) {
-		g.warn(WarnBehind, titles(behind), "%s: still copying the store", strings.Join(titles(behind), ", "))
+		g.warn(WarnBehind, "%s: still copying the store", strings.Join(titles(behind), ", "))
 	}
 
 	if len(waiting) > 0 && len(members) > 2 {
-		g.warn(WarnSpare, titles(waiting), "%s: has no vote in the store, because the number of voters stays odd and "+
+		g.warn(WarnSpare, "%s: has no vote in the store, because the number of voters stays odd and "+
 			"within %d", strings.Join(titles(waiting), ", "), MaxMembers)
 	}
 
@@ -125,8 +124,8 @@ func whoStops(members []ClusterMember) string {
 	return "either of them"
 }
 
-func (g *Growth) warn(code WarningCode, members []string, format string, args ...any) {
-	g.Warnings = append(g.Warnings, GrowthWarning{code, fmt.Sprintf(format, args...), members})
+func (g *Growth) warn(code WarningCode, format string, args ...any) {
+	g.Warnings = append(g.Warnings, GrowthWarning{code, fmt.Sprintf(format, args...)})
 }
 
 func count(n, of int) string { return fmt.Sprintf("%d of %d", n, of) }

@@ -254,7 +254,7 @@ func (c *Client) Remove(ctx context.Context, id uint64) error {
 	}
 
 	if members[at].Leader {
-		if err := c.MoveLeadership(ctx, members); err != nil {
+		if err := c.moveLeadership(ctx, members); err != nil {
 			return err
 		}
 	}
@@ -310,9 +310,9 @@ func mayRemove(members []ClusterMember, gone ClusterMember) error {
 	return nil
 }
 
-// MoveLeadership makes another healthy voter the leader: the one that is least behind.
+// moveLeadership makes another healthy voter the leader: the one that is least behind.
 // members come from Members; without a leader among them there is nothing to do.
-func (c *Client) MoveLeadership(ctx context.Context, members []ClusterMember) error {
+func (c *Client) moveLeadership(ctx context.Context, members []ClusterMember) error {
 	var leader, next ClusterMember
 	for _, m := range members {
 		switch {

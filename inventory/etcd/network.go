@@ -291,10 +291,6 @@ func (s *Server) restart(ctx context.Context) error {
 // are of no use any more.
 func (s *Server) Removed() bool { return errors.Is(context.Cause(s.hopeless), errRemoved) }
 
-// Gone ends when the server will not run again: it was closed or removed from its
-// cluster, or its data are damaged.
-func (s *Server) Gone() <-chan struct{} { return s.hopeless.Done() }
-
 // removed is the error of a server whose member was removed.
 func removed(dir string) error {
 	return inventory.Errorf(inventory.KindRefused,

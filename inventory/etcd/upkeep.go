@@ -194,7 +194,7 @@ func (u *Upkeep) defragment(
 		}
 
 		if members[at].Leader && otherLeader(members) {
-			if err := u.Client.MoveLeadership(ctx, members); err != nil {
+			if err := u.Client.moveLeadership(ctx, members); err != nil {
 				return members, fullestOf(members), err
 			}
 		}
