@@ -363,7 +363,10 @@ func (d *Daemon) enter(ctx context.Context) error {
 		Log:  d.opts.Logger,
 		Lost: func(err error) { d.failed <- err },
 		// Another instance has keys that this one needs.
-		Beside: func() error { return cmp.Or(d.store.Secrets().Problem(), sshkey.CheckBeside(d.store.View())) },
+		Beside: func() error {
+			v := d.store.View()
+			return cmp.Or(instance.CheckMember(v, id), d.store.Secrets().Problem(), sshkey.CheckBeside(v))
+		},
 	})
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/cluster/datadir"
 	"github.com/contiv/cluster/management/pki"
+	"github.com/contiv/cluster/management/record"
 )
 
 // Start is what is known of an instance before its etcd starts.
@@ -73,6 +74,16 @@ func (s Start) checkAlone(peers pki.Peers) error {
 			Do("remove this instance by another one (clusterctl instance remove), move its data directory away, and "+
 				"join it again; if all others are lost as well, move %s away", peers.Dir)
 	}
+}
+
+// CheckMember returns why the instance may not work beside the others, or nil: it was removed. One that never had others
+// has no record.
+func CheckMember(r record.Reader, id string) error {
+	if len(record.List(r, &Kind)) == 0 || record.Get(r, &Kind, id) != nil {
+		return nil
+	}
+	return inventory.Errorf(inventory.KindRefused, "the instance %s was removed from the manager", id).
+		Do("to bring it back, move its data directory away, and join it again with a new invitation")
 }
 
 func exists(path string) bool {

@@ -16,8 +16,11 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/errtest"
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/cluster/datadir"
 	"github.com/contiv/cluster/management/pki"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/record/recordtest"
 )
 
 // prepared makes the files of one of several instances, which has run.
@@ -114,6 +117,27 @@ func TestPrepareRefuses(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestCheckMember: of several, only those that belong to the manager work.
+func TestCheckMember(t *testing.T) {
+	t.Parallel()
+
+	for members, want := range map[string]bool{"": true, "a": true, "a b": true, "b": false, "b c": false} {
+		s := recordtest.NewStore(&Kind)
+		tx := record.NewTx(s)
+		for id := range strings.FieldsSeq(members) {
+			record.Put(tx, &Kind, &Member{Identity: cluster.Identity{ID: id}})
+		}
+
+		_, err := s.Commit(t.Context(), tx)
+		errtest.None(t, err)
+
+		now, _ := s.Latest()
+		if err := CheckMember(now, "a"); (err == nil) != want {
+			t.Errorf("a of %q: %v", members, err)
+		}
 	}
 }
 
