@@ -333,4 +333,22 @@ var seeds = []seed{
 		is:      `if by.Role != RoleInstance || !ok {`,
 		becomes: `if ok || id == "" {`,
 	},
+	{
+		name: "a voter without its data joins again", file: "inventory/etcd/first.go",
+		pkg: "inventory/etcd", test: "TestLostData",
+		is:      `case list[at].Name != "" || !list[at].IsLearner:`,
+		becomes: `case false:`,
+	},
+	{
+		name: "a member without its data begins anew", file: "inventory/etcd/open.go",
+		pkg: "inventory/etcd", test: "TestLostData",
+		is:      `!joins && (several || len(`,
+		becomes: `!joins && (len(`,
+	},
+	{
+		name: "one of several starts with a copy of its data", file: "management/instance/own.go",
+		pkg: "management/instance", test: "TestPrepareRefuses",
+		is:      `case moved && len(m.Endpoints) > 0:`,
+		becomes: `case moved && m.Name == "":`,
+	},
 }

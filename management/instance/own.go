@@ -76,8 +76,9 @@ func (s Start) checkAlone(peers pki.Peers) error {
 	}
 }
 
-// CheckMember returns why the instance may not work beside the others, or nil: it was removed. One that never had others
-// has no record.
+// CheckMember returns why the instance may not work beside the others, or nil: it was removed.
+//
+// An instance that never had others has no record.
 func CheckMember(r record.Reader, id string) error {
 	if len(record.List(r, &Kind)) == 0 || record.Get(r, &Kind, id) != nil {
 		return nil
