@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Seeds plants known bugs, one at a time, and expects a test to find each by an assertion. Names as
-// arguments choose single seeds.
+// arguments choose single seeds. With -overlay DIR NAME it runs no test, and prints a file for go build -overlay
+// that has the bug.
 package main
 
 import (
@@ -45,6 +46,10 @@ func run(ctx context.Context, out io.Writer, names []string) error {
 		return fmt.Errorf("finding the module: %w", err)
 	}
 
+	if len(names) == 3 && names[0] == "-overlay" {
+		return overlayOf(out, strings.TrimSpace(string(root)), names[1], names[2])
+	}
+
 	dir, err := os.MkdirTemp("", "seeds-")
 	if err != nil {
 		return err
@@ -86,9 +91,32 @@ func run(ctx context.Context, out io.Writer, names []string) error {
 // found is the verdict on a seed that an assertion found.
 const found = "found"
 
-// plant runs the test of the seed on a copy of its file with the bug.
-func (s seed) plant(ctx context.Context, root, dir string) (verdict string, err error) {
-	path := filepath.Join(root, s.file)
+// overlayOf writes the overlay of a seed into a folder, and prints its path.
+func overlayOf(out io.Writer, root, dir, name string) error {
+	i := slices.IndexFunc(seeds, func(s seed) bool { return s.name == name })
+	if i < 0 {
+		return fmt.Errorf("no such seed: %q", name)
+	}
+
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
+		return fmt.Errorf("the folder of the overlay: %w", err)
+	}
+
+	overlay, err := seeds[i].overlay(root, dir)
+	if err == nil {
+		fmt.Fprintln(out, overlay)
+	}
+
+	return err
+}
+
+// overlay writes a copy of the seed's file with the bug, and what puts it in place of the file.
+func (s seed) overlay(root, dir string) (path string, err error) {
+	path = filepath.Join(root, s.file)
 
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -105,10 +133,15 @@ func (s seed) plant(ctx context.Context, root, dir string) (verdict string, err 
 		return "", err
 	}
 
-	err = errors.Join(
+	return overlay, errors.Join(
 		os.WriteFile(copied, bytes.Replace(text, []byte(s.is), []byte(s.becomes), 1), 0o600),
 		os.WriteFile(overlay, replace, 0o600),
 	)
+}
+
+// plant runs the test of the seed on a copy of its file with the bug.
+func (s seed) plant(ctx context.Context, root, dir string) (verdict string, err error) {
+	overlay, err := s.overlay(root, dir)
 	if err != nil {
 		return "", err
 	}

@@ -186,7 +186,7 @@ var seeds = []seed{
 	{
 		name: "a change is acknowledged that was not committed", file: "management/etcd/decision.go",
 		pkg: "management/etcd", test: "TestDecisionsConflict",
-		is:      `return revision, err
+		is: `return revision, err
 	}
 
 	if ops.Then = onlyDeletions`,

@@ -124,7 +124,12 @@ func unavailable() string {
 }
 
 func build(ctx context.Context, dir string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", dir, "./cmd/clusterm", "./cmd/clusterctl")
+	args := []string{"build", "-ldflags", "-s -w", "-o", dir}
+	if overlay := os.Getenv("CLUSTERM_OVERLAY"); overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/clusterm", "./cmd/clusterctl")...)
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
 
