@@ -121,7 +121,7 @@ board: deps ## the Grafana board and the alerts on a real Prometheus
 
 .PHONY: chaos
 chaos: deps lab-deps build ## faults at random for CHAOS_FOR (10m) to three instances under load; CHAOS_SEED=N repeats the choices
-	overlay=; if [ -n "$(BROKEN)" ]; then overlay=$$(go run ./.ci/seeds -overlay bin/broken "$(BROKEN)"); fi; \
+	overlay=; if [ -n "$(BROKEN)" ]; then overlay=$$(go run ./.ci/seeds -overlay bin/.broken "$(BROKEN)"); fi; \
 	CLUSTERM_OVERLAY=$$overlay CLUSTERM_LAB=1 CLUSTERM_CHAOS=1 CHAOS_FOR=$(CHAOS_FOR) CHAOS_SEED=$(CHAOS_SEED) \
 	  go test -count=1 -timeout 0 -v -run 'TestChaos$$' ./vagrant/systemtest/
 

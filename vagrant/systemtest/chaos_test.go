@@ -29,6 +29,7 @@ func TestFaults(t *testing.T) {
 
 	c.round(order[:half])
 	c.round(order[half:])
+	c.wantEnough()
 }
 
 // TestChaos does the same at random for CHAOS_FOR, such as 30m. CHAOS_SEED repeats the choices of a run, but not its
@@ -45,6 +46,8 @@ func TestChaos(t *testing.T) {
 	for end := time.Now().Add(length); time.Now().Before(end) && !t.Failed(); {
 		c.round(c.random.Perm(len(faults))[:4])
 	}
+
+	c.wantEnough()
 }
 
 const chaosInstances = 3
@@ -457,7 +460,7 @@ func (c *chaos) check(all []operation) {
 	}
 
 	c.wantNoProcesses()
-	c.wantEnough(all, jobs)
+	c.count(all, jobs)
 }
 
 // hostsShow reads what the hosts noted, checks that runs did not overlap there, and returns the ticks by node.
@@ -543,31 +546,29 @@ func (c *chaos) wantNoProcesses() {
 	}
 }
 
-// wantEnough fails a round in which too little happened for a verdict.
-func (c *chaos) wantEnough(all []operation, jobs []api.Job) {
-	c.t.Helper()
-
-	count := map[string]int{}
+// count adds up what happened.
+func (c *chaos) count(all []operation, jobs []api.Job) {
 	for _, o := range all {
-		count[o.Kind+" "+o.Outcome]++
+		c.counts[o.Kind+" "+o.Outcome]++
 	}
 
 	for _, j := range jobs {
 		if len(j.Runs) > 0 {
-			count["job "+string(j.Status)]++
+			c.counts["job "+string(j.Status)]++
 		}
 	}
+}
+
+// wantEnough fails a run in which too little happened for a verdict.
+func (c *chaos) wantEnough() {
+	c.t.Helper()
 
 	for kind, least := range map[string]int{
 		opWrite + " " + acknowledged: 50, opRead + " " + acknowledged: 50, opView + " " + acknowledged: 200,
 		"job " + string(api.Complete): 3,
 	} {
-		if count[kind] < least {
-			c.t.Errorf("the round is void: %d %s, of at least %d", count[kind], kind, least)
+		if least *= c.load.Round; c.counts[kind] < least {
+			c.t.Errorf("the run is void: %d %s, of at least %d", c.counts[kind], kind, least)
 		}
-	}
-
-	for kind, n := range count {
-		c.counts[kind] += n
 	}
 }

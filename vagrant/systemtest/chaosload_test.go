@@ -299,7 +299,6 @@ func (c *chaosClient) request(n int) api.JobRequest {
 	ctx, cancel := context.WithTimeout(c.ctx, 12*time.Second)
 	defer cancel()
 
-	// Without an answer it is any verb.
 	if node, err := c.Node(ctx, nodes[0]); err == nil {
 		status = node.Status
 	}
@@ -309,6 +308,12 @@ func (c *chaosClient) request(n int) api.JobRequest {
 		inventory.VerbApply,
 		inventory.VerbMaintenance,
 		inventory.VerbDecommission,
+	}
+
+	// What is in the queue may change the status before.
+	if c.random.IntN(3) == 0 {
+		status = ""
+		verbs = append(verbs, inventory.VerbCommission, inventory.VerbCommission, inventory.VerbClear)
 	}
 
 	switch status {
