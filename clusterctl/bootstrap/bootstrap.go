@@ -192,10 +192,11 @@ func (h *Host) First(ctx context.Context, tokenName string) (m Manager, err erro
 
 // Join makes the host a further instance, and returns its id. The invitation is of the manager.
 func (h *Host) Join(ctx context.Context, invitation api.Invite) (id string, err error) {
-	h.o.Say("%s: joining the manager at %s", h.o.Target, invitation.URLs[0])
+	urls := strings.Join(invitation.URLs, ",") // the first one may be down
+	h.o.Say("%s: joining the manager at %s", h.o.Target, urls)
 
 	return h.step(ctx, 5*time.Minute, strings.NewReader(invitation.Token+"\n"), "join",
-		invitation.URLs[0], invitation.Fingerprint)
+		urls, invitation.Fingerprint)
 }
 
 // name returns the name or the address at which ssh reaches the host.

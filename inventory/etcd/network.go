@@ -236,7 +236,12 @@ func announce(ctx context.Context, e *embed.Etcd) error {
 // serveInside starts the server in this process.
 func (s *Server) serveInside(ctx context.Context) error {
 	// Warnings of an in-process server would end up in the output of the tests.
-	e, err := serve(ctx, s.opts, zap.NewAtomicLevelAt(zapcore.ErrorLevel))
+	level := zapcore.ErrorLevel
+	if s.opts.recovering != "" {
+		level = zapcore.FatalLevel // it is stopped while it waits for the lost members
+	}
+
+	e, err := serve(ctx, s.opts, zap.NewAtomicLevelAt(level))
 	if err != nil {
 		return err
 	}

@@ -68,6 +68,11 @@ func TestRecover(t *testing.T) {
 		t.Error("the epoch is the former one")
 	}
 
+	trail, err := b.Audit(b.ctx(), client.AuditFilter{Verb: "instances.recover"}, 10)
+	if err != nil || len(trail.Items) != 1 || len(trail.Items[0].Targets) != 1 {
+		t.Errorf("the audit trail has %+v, %v", trail.Items, err)
+	}
+
 	b.runJob(api.JobRequest{Verb: inventory.VerbUpdate, Nodes: []string{"m-1"}})
 
 	b.must(os.Rename(filepath.Join(a.dir, "d"), filepath.Join(a.dir, "lost")))

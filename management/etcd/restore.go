@@ -108,6 +108,21 @@ func BeginRestore(ctx context.Context, client *etcd.Client, epoch state.Epoch) e
 	return nil
 }
 
+// EndSessions ends the sessions of all instances, as their leases would do by themselves after a while. None of them is
+// alive.
+func EndSessions(ctx context.Context, client *etcd.Client) error {
+	ctx, cancel := etcd.Bounded(ctx)
+	defer cancel()
+
+	s := &Store{client: client}
+
+	_, err := client.Txn(ctx).Then(
+		clientv3.OpDelete(s.instancesPrefix(), clientv3.WithPrefix()), clientv3.OpDelete(s.holderKey()),
+	).Commit()
+
+	return etcd.Error(err)
+}
+
 // RestoreRecords replaces all records by those of a backup, except for what BeginRestore wrote. It may be repeated.
 func RestoreRecords(ctx context.Context, client *etcd.Client, file io.Reader) error {
 	if err := wipe(ctx, client); err != nil {

@@ -54,6 +54,9 @@ func Recover(ctx context.Context, o Options, confirmed bool) error {
 	var lost []string
 
 	err = etcd.Recover(ctx, o.Server, func(client *etcd.Client) (err error) {
+		if err := store.EndSessions(ctx, client); err != nil {
+			return err
+		}
 		lost, err = o.strikeOff(ctx, client, m.Name)
 		return err
 	})
@@ -99,9 +102,10 @@ func (o Options) strikeOff(ctx context.Context, client *etcd.Client, own string)
 				epoch.Number = state.NextEpoch(time.Now(), epoch.Number)
 				record.Put(tx, &state.Epochs, &epoch)
 
+				r.Targets = lost
+
 				return struct{}{}, nil
 			})
-			r.Targets = lost
 
 			return err
 		})
