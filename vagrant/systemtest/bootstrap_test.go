@@ -94,6 +94,24 @@ func TestBootstrap(t *testing.T) {
 		t.Errorf("there are %d nodes", len(nodes.Items))
 	}
 
+	w.labDo("kill", "host2")
+	w.sh("host3", "systemctl stop clusterm && clusterm recover --yes && systemctl start clusterm")
+	l.ctl("vars", "set", "--global", "recovered=true")
+
+	errtest.None(t, json.Unmarshal([]byte(l.ctl("instance", "list", "-o", "json").stdout), &members))
+
+	if len(members.Items) != 1 || !members.Items[0].Leads {
+		t.Errorf("after the recovery there are the instances %+v", members.Items)
+	}
+
+	w.labDo("boot", "host1")
+	await(t, time.Minute, "host1 says that it was removed", func() (bool, string) {
+		said := w.try("host1", "systemctl status clusterm").stdout
+		return strings.Contains(said, "this instance was removed from its cluster"), said
+	})
+	w.sh("host1", "systemctl stop clusterm && mv /var/lib/clusterm /root/lost")
+	l.ctl(l.over("instance", "add", "root@10.77.0.11", "--package", pkg)...)
+
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "clusterctl-*", "s"))
 	if len(left) > 0 {
 		t.Errorf("connections are left: %v", left)
