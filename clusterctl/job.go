@@ -70,18 +70,21 @@ func jobRows() rows {
 				}
 
 				events, timed := c.Bool("events"), c.Bool("timestamps")
+				host, task := c.String("host"), c.String("task")
+				some := !since.IsZero() || host != "" || task != ""
 
 				switch {
 				case events && timed:
 					return exit.Usagef("--events and --timestamps exclude each other").
 						Try("drop --timestamps: each event has its time")
-				case tail > 0 && (events || timed || !since.IsZero()):
-					return exit.Usagef("--tail excludes --events, --timestamps and --since").
+				case tail > 0 && (events || timed || some):
+					return exit.Usagef("--tail excludes --events, --timestamps, --since, --host and --task").
 						Try("drop --tail, or choose the latest results with --since")
 				}
 
 				o := follow.LogOptions{
-					Follow: c.Bool("follow"), Events: events, Timed: timed || !since.IsZero(), Tail: tail, Since: since,
+					Follow: c.Bool("follow"), Events: events, Timed: timed || some, Tail: tail, Since: since,
+					Host: host, Task: task,
 				}
 
 				out := c.output()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mattn/go-runewidth"
@@ -45,6 +46,9 @@ type LogOptions struct {
 	// Since leaves out earlier events. An event without a time counts as of the
 	// event before it.
 	Since time.Time
+
+	Host string // only the events of this host; empty: all
+	Task string // only the events of tasks with this in their names; empty: all
 }
 
 // Log prints the output of a job, or its events, as lines with times or as one JSON
@@ -53,6 +57,7 @@ type LogOptions struct {
 func Log(ctx context.Context, from LogSource, id string, lo LogOptions, out Output) error {
 	o := newOutage(func(s string) { out.Say("%s", s) }, "")
 	r := &logReader{from: from, id: id, follow: lo.Follow, since: lo.Since, out: out, outage: o}
+	r.host, r.task = lo.Host, lo.Task
 
 	read := r.text
 	switch {
@@ -86,6 +91,8 @@ type logReader struct {
 	id     string
 	follow bool
 	since  time.Time                       // of the first event to print
+	host   string                          // of the events to print; empty: of all
+	task   string                          // in the names of the tasks of the events to print; empty: of all
 	line   func(api.Event) ([]byte, error) // of an event; nil: no line
 	out    Output
 	outage *outage
@@ -188,6 +195,10 @@ func (r *logReader) events(ctx context.Context) error {
 
 		// Without any time so far, an event could be recent.
 		if !r.latest.IsZero() && r.latest.Before(r.since) {
+			return nil
+		}
+
+		if r.host != "" && e.Host != r.host || !strings.Contains(e.Task, r.task) {
 			return nil
 		}
 

@@ -58,13 +58,19 @@ func TestLogTimes(t *testing.T) {
 	two := "2026-01-02 15:04:00  a-1   FAILED   two: " + print.Line(hostile) + "\n"
 
 	for name, tt := range map[string]struct {
-		since time.Time
-		want  string
+		since      time.Time
+		want       string
+		host, task string
 	}{
 		"all":                     {want: untimed + one + two},
-		"at the time of an event": {at(2), untimed + one + two},
-		"later":                   {at(3), untimed + two},
-		"after the last":          {at(5), untimed},
+		"at the time of an event": {since: at(2), want: untimed + one + two},
+		"later":                   {since: at(3), want: untimed + two},
+		"after the last":          {since: at(5), want: untimed},
+		"of a host":               {host: "bb-1", want: strings.SplitAfter(one, "\n")[1]},
+		"of a task":               {task: "tw", want: two},
+		"of a task on a host":     {host: "a-1", task: "one", want: strings.SplitAfter(one, "\n")[0]},
+		"later, of a host":        {since: at(3), host: "a-1", want: untimed + two},
+		"of another host":         {host: "a", want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -77,7 +83,8 @@ func TestLogTimes(t *testing.T) {
 				Style: print.Style{},
 			}
 
-			errtest.None(t, Log(t.Context(), events, "1", LogOptions{Timed: true, Since: tt.since}, out))
+			o := LogOptions{Timed: true, Since: tt.since, Host: tt.host, Task: tt.task}
+			errtest.None(t, Log(t.Context(), events, "1", o, out))
 
 			if got.String() != tt.want {
 				t.Errorf("the output is\n%swant\n%s", &got, tt.want)
