@@ -330,8 +330,16 @@ var seeds = []seed{
 	{
 		name: "an invitation is good twice", file: "management/access/tokens.go",
 		pkg: "management/daemon", test: "TestJoin$",
-		is:      `if by.Role != RoleInstance || !ok {`,
-		becomes: `if ok || id == "" {`,
+		is: `	record.Remove(tx, &TokenKind, id)
+
+	return nil
+}
+
+// Authenticate`,
+		becomes: `	return nil
+}
+
+// Authenticate`,
 	},
 	{
 		name: "a voter without its data joins again", file: "inventory/etcd/first.go",

@@ -63,6 +63,32 @@ func TestParseRole(t *testing.T) {
 	}
 }
 
+// TestInstanceIsForOneUse: only a token has the role of an instance that joins. An admin gives it, and the join spends
+// it.
+func TestInstanceIsForOneUse(t *testing.T) {
+	t.Parallel()
+
+	for _, role := range Roles {
+		_, err := ParseReusable(string(role))
+		if (err == nil) != (role != RoleInstance) {
+			t.Errorf("%s: %v", role, err)
+		}
+		if covers(role, RoleInstance) != (role == RoleAdmin) {
+			t.Errorf("%s gives invitations: %t", role, covers(role, RoleInstance))
+		}
+	}
+
+	for _, id := range []Identity{
+		{Role: RoleAdmin, Credential: CredentialSocket},
+		{Role: RoleInstance, Credential: CredentialPlainHTTP},
+		{Role: RoleInstance, Credential: certificateCredential("f")},
+	} {
+		if err := Spend(nil, id); inventory.KindOf(err) != inventory.KindUnauthenticated {
+			t.Errorf("%+v joins: %v", id, err)
+		}
+	}
+}
+
 // TestCheckObserver: a monitor reports under the name of its credential only.
 func TestCheckObserver(t *testing.T) {
 	t.Parallel()

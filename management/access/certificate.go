@@ -89,7 +89,7 @@ func certificateCredential(serial string) string { return "certificate:" + seria
 // Identity returns the identity behind a certificate that the handshake has verified, or
 // refuses it.
 func (c *Certificates) Identity(known Certificate, issuer string) (Identity, error) {
-	if _, err := ParseRole(string(known.Role)); err != nil {
+	if _, err := ParseReusable(string(known.Role)); err != nil {
 		return Identity{}, inventory.Errorf(inventory.KindForbidden, "the client certificate: %w", err)
 	}
 

@@ -207,6 +207,7 @@ func TestScopeOfCertificate(t *testing.T) {
 		"a moving selector":   {Scope{Selector: "outdated=true"}, RoleViewer, false},
 		"facts of the hosts":  {Scope{Selector: "facts.memory_mb>1"}, RoleViewer, false},
 		"an admin":            {Scope{Groups: []string{"g"}}, RoleAdmin, false},
+		"an invitation":       {Scope{}, RoleInstance, false},
 	} {
 		known := Certificate{Serial: "f", Name: "ann", Role: tt.role, Scope: tt.scope}
 

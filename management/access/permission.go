@@ -23,7 +23,7 @@ var (
 	Reporters = Permission{Roles: []Role{RoleMonitor, RoleOperator, RoleAdmin}}
 	Operators = Permission{Roles: []Role{RoleOperator, RoleAdmin}}
 	Admins    = Permission{Roles: []Role{RoleAdmin}}
-	Joiners   = Permission{Roles: []Role{RoleInstance, RoleAdmin}}
+	Joiners   = Permission{Roles: []Role{RoleInstance}}
 )
 
 // The permissions for the configuration and the global variables, which a step of a fleet file needs as well.
@@ -49,9 +49,9 @@ func (p Permission) Authorize(id Identity, route string) error {
 
 	refused := inventory.Errorf(inventory.KindForbidden, "the role %q may not use %s", id.Role, route)
 
-	if id.Credential == CredentialPlainHTTP {
+	if lasting := reusable(p.Roles); id.Credential == CredentialPlainHTTP && len(lasting) > 0 {
 		return refused.Do("use the Unix socket as root, or set plain_http_role in the configuration file to %s",
-			namesOf(p.Roles))
+			namesOf(lasting))
 	}
 	return refused.Do("repeat the request with a credential of the role %s", namesOf(p.Roles))
 }
@@ -68,9 +68,14 @@ func AuthorizeReach(id Identity) error {
 		Do("repeat the request with a credential of the role %s", namesOf(Admins.Roles))
 }
 
-// covers reports whether a role has every permission of another one.
+// covers reports whether a role has every permission of another one. RoleInstance is given by RoleAdmin only, which
+// could as well give itself any other.
 func covers(role, other Role) bool {
-	all := []Permission{Everyone, Readers, Reporters, Operators, Admins, Joiners}
+	if other == RoleInstance {
+		return role == RoleAdmin
+	}
+
+	all := []Permission{Everyone, Readers, Reporters, Operators, Admins}
 
 	return !slices.ContainsFunc(all, func(p Permission) bool {
 		return slices.Contains(p.Roles, other) && !slices.Contains(p.Roles, role)

@@ -34,6 +34,21 @@ func ParseRole(name string) (Role, error) {
 	return Role(name), nil
 }
 
+// ParseReusable is ParseRole for what may be used again and again: a certificate, a group of an issuer, plain HTTP. It
+// refuses RoleInstance, which a token has for one use.
+func ParseReusable(name string) (Role, error) {
+	if Role(name) == RoleInstance {
+		return "", inventory.Errorf(inventory.KindInvalid, "the role %q is for one use, by a token", name).
+			Do("invite an instance, or use %s", namesOf(reusable(Roles)))
+	}
+	return ParseRole(name)
+}
+
+// reusable returns the roles that ParseReusable accepts.
+func reusable(roles []Role) []Role {
+	return slices.DeleteFunc(slices.Clone(roles), func(r Role) bool { return r == RoleInstance })
+}
+
 // namesOf returns the names of roles as a list in words: "viewer, operator or admin".
 func namesOf(roles []Role) string {
 	names := make([]string, len(roles))

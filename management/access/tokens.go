@@ -189,15 +189,11 @@ func (t *Tokens) Revoke(ctx context.Context, c Caller, ref string) (revision int
 	return revision, err
 }
 
-// Spend removes the token of the caller if that is for one use: its role is RoleInstance. It belongs to the transaction
-// of that use.
+// Spend removes the token of the caller, which is for one use: its role is RoleInstance. Anything else is refused. It
+// belongs to the transaction of that use.
 func Spend(tx *record.Tx, by Identity) error {
 	id, ok := strings.CutPrefix(by.Credential, credentialOf(""))
-	if by.Role != RoleInstance || !ok {
-		return nil
-	}
-
-	if record.Get(tx, &TokenKind, id) == nil {
+	if by.Role != RoleInstance || !ok || record.Get(tx, &TokenKind, id) == nil {
 		return errInvalidToken
 	}
 

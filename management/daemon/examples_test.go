@@ -84,6 +84,11 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// noAudit leaves no trace in the examples of the audit trail.
+type noAudit struct{}
+
+func (noAudit) Record(context.Context, access.Record) {}
+
 // documentedPlan is the id of a plan in the document.
 const documentedPlan = "3f9a1c20-7b1e44d2"
 
@@ -300,6 +305,17 @@ func (w *world) example(o openapi.Operation, c openapi.Case, answers map[int]str
 
 	for name, value := range c.Headers {
 		req.Header.Set(name, value)
+	}
+
+	// The others are sent by root.
+	if o.Path == api.PathJoin {
+		tokens := access.NewTokens(w.store, noAudit{}, inventory.DefaultGroups)
+		root := access.Caller{Principal: "root"}
+		_, token, err := tokens.Create(w.ctx(), root, access.Identity{Role: access.RoleAdmin},
+			access.TokenRequest{Name: "invitation", Role: access.RoleInstance})
+		w.must(err)
+		req.Header.Set("Authorization", "Bearer "+token)
+		defer func() { _, err := tokens.Revoke(w.ctx(), root, "invitation"); w.must(err) }()
 	}
 
 	status, text := w.send(c.Fault, req)

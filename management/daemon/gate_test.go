@@ -141,6 +141,11 @@ func (s *site) credentials(i issuer) []credential {
 	}
 
 	for _, r := range access.Roles {
+		var byCertificate func(rest.Route) bool
+		if r != access.RoleInstance { // it would be for more than one use
+			byCertificate = role(r)
+		}
+
 		all = append(all,
 			credential{
 				what: "a token of " + string(r), token: "Bearer " + s.tokenFor(api.TokenRequest{Role: string(r)}),
@@ -148,7 +153,7 @@ func (s *site) credentials(i issuer) []credential {
 			},
 			credential{
 				what: "a certificate of " + string(r), cert: s.certificate(s.pkiDir(), string(r), time.Hour),
-				allowed: role(r), refused: 403,
+				allowed: byCertificate, refused: 403,
 			})
 	}
 

@@ -83,7 +83,7 @@ func (c *Config) checkPaths() error {
 		}
 	}
 
-	if _, err := access.ParseRole(c.PlainRole); err != nil {
+	if _, err := access.ParseReusable(c.PlainRole); err != nil {
 		return invalid("plain_http_role", "%w", err)
 	}
 
@@ -179,7 +179,7 @@ func (r OIDCRule) check(groups inventory.Groups) error {
 		return errors.New("it is empty")
 	}
 
-	role, err := access.ParseRole(r.Role)
+	role, err := access.ParseReusable(r.Role)
 	if err != nil {
 		return err
 	}

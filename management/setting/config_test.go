@@ -127,6 +127,8 @@ func TestOIDCRefuses(t *testing.T) {
 		start + `name_claim: "", ` + rule + `}]}`:                      "oidc.name_claim:",
 		start + `ca_file: ca.pem, ` + rule + `}]}`:                     "oidc.ca_file:",
 		start + `rules: [{value: a, role: root}]}`:                     "there is no role",
+		start + `rules: [{value: a, role: instance}]}`:                 "is for one use, by a token",
+		`plain_http_role: instance`:                                    "is for one use, by a token",
 		start + `rules: [{value: "", role: viewer}]}`:                  "oidc.rules:",
 		start + `rules: [{value: a, role: admin, selector: x}]}`:       "has no scope",
 		start + rule + `, groups: [x]}]}`:                              "there is no group",

@@ -33,7 +33,7 @@ func (c CA) PEM() []byte { return pki.EncodeCertificate(c.cert) }
 // Issue makes a client certificate, and returns it with its key in PEM. The groups of a
 // scope need not exist yet.
 func (c CA) Issue(g pki.Grant, life time.Duration) ([]byte, error) {
-	parsed, err := access.ParseRole(g.Role)
+	parsed, err := access.ParseReusable(g.Role)
 	if err != nil {
 		return nil, err
 	}
