@@ -34,11 +34,12 @@ func instanceInvite(ctx context.Context, c *call) error {
 		return err
 	}
 
-	c.say("one host can join until %s; on that host, as root, with an empty data directory:",
-		made.Expires.Format("2006-01-02 15:04:05 MST"))
+	c.say("one host can join until %s; on that host, as root, with an empty data directory, run the command, and "+
+		"give it the token on stdin or at its prompt:", made.Expires.Format("2006-01-02 15:04:05 MST"))
 
+	// Not on the command line, which other accounts see, and which a shell keeps.
 	command := func(p *print.Printer) {
-		p.Printf("clusterm join %s --fingerprint %s --token %s\n", made.URLs[0], made.Fingerprint, made.Token)
+		p.Printf("clusterm join %s --fingerprint %s\n%s\n", made.URLs[0], made.Fingerprint, made.Token)
 	}
 
 	return c.show(print.Answer{Wire: made, Table: command, Long: command})

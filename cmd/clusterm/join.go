@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/client"
@@ -22,10 +24,11 @@ func joinCommand(config cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name:      "join",
 		Usage:     "become a further instance of a manager that runs on another host",
-		UsageText: "clusterm join URL --token TOKEN --fingerprint sha256:… [--config FILE]",
-		Description: "`clusterctl instance invite` on the manager prints this command with its token, which one host " +
-			"can use once. Run it as root, with an empty data directory, and then start the service:\n\n" +
-			"   clusterm join https://192.0.2.11:9443 --fingerprint sha256:… --token clusterm-…\n" +
+		UsageText: "clusterm join URL --fingerprint sha256:… [--token-file FILE] [--config FILE]",
+		Description: "`clusterctl instance invite` on the manager prints this command and a token, which one host " +
+			"can use once, and which is read from stdin. Run it as root, with an empty data directory, and then " +
+			"start the service:\n\n" +
+			"   clusterm join https://192.0.2.11:9443 --fingerprint sha256:…\n" +
 			"   systemctl enable --now clusterm\n\n" +
 			"The manager gives this host a certificate and the keys that all instances have in common: those of the " +
 			"secrets, of the gossip, of ssh and of the CA. Its etcd becomes a member of that of the manager, which " +
@@ -33,8 +36,9 @@ func joinCommand(config cli.Flag) *cli.Command {
 			"configuration and the same playbooks.",
 		Flags: []cli.Flag{
 			config,
-			&cli.StringFlag{Name: "token", Usage: "the `TOKEN` of the invitation"},
-			&cli.StringFlag{Name: "token-file", Usage: "read it from this `FILE`, or from stdin with -"},
+			&cli.StringFlag{
+				Name: "token-file", Usage: "read the token of the invitation from this `FILE`; - is stdin", Value: "-",
+			},
 			&cli.StringFlag{Name: "fingerprint", Usage: "the `FINGERPRINT` of the manager's CA", Required: true},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -42,7 +46,7 @@ func joinCommand(config cli.Flag) *cli.Command {
 				return usageError{errors.New("join needs the URL of the manager, as https://HOST:PORT")}
 			}
 
-			token, err := joinToken(c)
+			token, err := joinToken(ctx, c)
 			if err != nil {
 				return err
 			}
@@ -71,30 +75,38 @@ func joinCommand(config cli.Flag) *cli.Command {
 	}
 }
 
-func joinToken(c *cli.Command) (string, error) {
-	token, path := c.String("token"), c.String("token-file")
-
-	switch {
-	case (token == "") == (path == ""):
-		return "", usageError{errors.New("join needs --token or --token-file, from clusterctl instance invite")}
-	case token != "":
-		return token, nil
+// joinToken reads the token of an invitation, which is never an argument: other accounts of this host could see that.
+func joinToken(ctx context.Context, c *cli.Command) (string, error) {
+	if path := c.String("token-file"); path != "-" {
+		return client.ReadToken(path)
 	}
 
-	in := io.ReadCloser(os.Stdin)
-	if path != "-" {
-		var err error
-		if in, err = os.Open(path); err != nil {
-			return "", inventory.Errorf(inventory.KindInvalid, "the token cannot be read: %w", err).
-				Do("write the token of clusterctl instance invite into the file")
+	in := c.Root().Reader
+	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprint(os.Stderr, "token: ")
+	}
+
+	type line struct {
+		text string
+		err  error
+	}
+
+	// It cannot be interrupted, and ends with the process.
+	read := make(chan line, 1)
+	go func() {
+		text, err := bufio.NewReader(io.LimitReader(in, client.MaxToken+2)).ReadString('\n')
+		read <- line{strings.TrimSpace(text), err}
+	}()
+
+	select {
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	case l := <-read:
+		if l.text != "" {
+			return l.text, nil
 		}
-		defer in.Close()
-	}
 
-	text, err := io.ReadAll(io.LimitReader(in, client.MaxToken+1))
-	if err != nil {
-		return "", err
+		return "", inventory.Errorf(inventory.KindInvalid, "the token cannot be read: %w", l.err).
+			Do("give the token of clusterctl instance invite on stdin, or --token-file FILE")
 	}
-
-	return strings.TrimSpace(string(text)), nil
 }

@@ -121,7 +121,7 @@ func rootCommand(setStatus func(int) error) *cli.Command {
 			"clusterm monitor [--config FILE]\n" +
 			"clusterm check [--config FILE]\n" +
 			"clusterm reload [--config FILE] [--socket PATH]\n" +
-			"clusterm join URL --token TOKEN --fingerprint FINGERPRINT [--config FILE]\n" +
+			"clusterm join URL --fingerprint FINGERPRINT [--token-file FILE] [--config FILE]\n" +
 			"clusterm store check|compact|defragment|disarm|remove [--config FILE]\n" +
 			"clusterm restore FILE [--replace] [--verify] [--config FILE]\n" +
 			"clusterm recover --yes [--config FILE]\n" +

@@ -27,8 +27,8 @@ func (w *world) grow(s setup) {
 			w.t.Fatal(r)
 		}
 
-		join := strings.TrimSpace(w.ctl("instance", "invite").stdout)
-		w.sh(host, join+" && systemctl enable --quiet --now clusterm")
+		join, token, _ := strings.Cut(strings.TrimSpace(w.ctl("instance", "invite").stdout), "\n")
+		w.sh(host, "echo "+token+" | "+join+" && systemctl enable --quiet --now clusterm")
 	}
 
 	w.awaitVoters(s.instances)
