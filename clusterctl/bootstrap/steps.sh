@@ -17,7 +17,7 @@ quietly() {
 	return 1
 }
 
-instance() { [ -e $data/instance.id ] || [ -d $data/etcd/data ]; }
+instance() { [ -e $data/etcd/member.json ] || [ -d $data/etcd/data ]; }
 
 # check SUFFIX of the package, and which instance it becomes: first or further
 check() {

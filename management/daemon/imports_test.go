@@ -881,7 +881,7 @@ func TestFloors(t *testing.T) {
 func TestDaemonWires(t *testing.T) {
 	t.Parallel()
 
-	const most = 1650
+	const most = 1640
 
 	files, err := filepath.Glob("*.go")
 	if err != nil {

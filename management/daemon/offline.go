@@ -14,9 +14,11 @@ import (
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/client"
 	"github.com/contiv/cluster/management/etcd/tool"
 	"github.com/contiv/cluster/management/gossip"
 	"github.com/contiv/cluster/management/instance"
+	"github.com/contiv/cluster/management/instance/joining"
 	"github.com/contiv/cluster/management/repository"
 	"github.com/contiv/cluster/management/restore"
 	"github.com/contiv/cluster/management/secret/keyring"
@@ -143,6 +145,25 @@ func (o Options) offline(r restore.Options) (restore.Options, error) {
 	}
 
 	return r, nil
+}
+
+// Join makes this host an instance of a manager, and returns the configuration in the file; see joining.Join.
+func Join(ctx context.Context, path string, manager client.Options) (setting.File, api.JoinAnswer, error) {
+	file, err := setting.Load(path, adapters{})
+	if err != nil {
+		return file, api.JoinAnswer{}, err
+	}
+	node, err := serf.Identify(file.Node, true)
+	if err != nil {
+		return file, api.JoinAnswer{}, err
+	}
+
+	answer, err := joining.Join(ctx, joining.Options{
+		Manager: manager, DataDir: file.DataDir, Existing: file.Etcd.Used(), Node: node.Name(), Addr: node.Addr,
+		ClientPort: file.Instances.ClientPort, PeerPort: file.Instances.PeerPort,
+	})
+
+	return file, answer, err
 }
 
 // CheckPlaybooks checks a folder of playbooks for the configuration in a file; see program.CheckFolder.

@@ -103,4 +103,11 @@ func TestRestoreSeveral(t *testing.T) {
 	b.must(err)
 	b.up()
 	a.eventually("the second has joined anew", func() bool { return b.etcds() == "a voter, b learner" })
+
+	// Whoever has lost its data is no new one under the same identity.
+	id := b.identity.ID
+	b.down()
+	b.must(os.RemoveAll(filepath.Join(b.dir, "d", "etcd", "data")))
+	_, err = b.join(a)
+	checkError(t, err, inventory.KindRefused, "has started already", "clusterctl instance remove "+id)
 }

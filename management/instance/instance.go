@@ -217,12 +217,12 @@ func (s *Service) join(
 	}
 	answer.Certificate, answer.Sealed = string(certificate), base64.StdEncoding.EncodeToString(sealed)
 
-	if err := s.open(ctx, own.Peer); err != nil {
-		return answer, err
-	}
-
 	joins := s.peer(cluster.Identity{ID: r.ID, Node: r.Node}, r.Addr, r.PeerPort)
 	joins.By = c.Principal
+
+	if err := s.makeWay(ctx, own, joins); err != nil {
+		return answer, err
+	}
 
 	_, _, err = access.Decide(ctx, s.Store, c, nil, func(tx *record.Tx) (struct{}, error) {
 		return struct{}{}, s.admit(tx, id, own, joins)
@@ -256,16 +256,36 @@ func decoded(r api.JoinRequest) (request, key []byte, err error) {
 	return request, key, nil
 }
 
-// open makes the etcd of this instance reachable at the URL. That of the first one is not, nor is one after a restore.
-func (s *Service) open(ctx context.Context, url string) error {
+// makeWay makes the etcd of this instance reachable where it is not: that of the first one, and one after a restore. It
+// refuses an instance whose etcd has started: with an empty store in the place of its data, it would forget its votes.
+func (s *Service) makeWay(ctx context.Context, own, joins Member) error {
 	members, err := s.Etcd.Members(ctx)
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(members, func(m etcd.ClusterMember) bool { return slices.Contains(m.PeerURLs, url) }) {
+
+	reachable := false
+
+	for _, m := range members {
+		if slices.Contains(m.PeerURLs, joins.Peer) && len(m.ClientURLs) > 0 {
+			return inventory.Errorf(inventory.KindRefused, "the etcd of the instance %s on %s has started already",
+				joins.ID, joins.Node).
+				Do("start clusterm there; if its data is lost, remove it and join again: clusterctl instance remove %s",
+					joins.ID)
+		}
+
+		reachable = reachable || slices.Contains(m.PeerURLs, own.Peer)
+	}
+
+	if reachable {
 		return nil
 	}
 
+	return s.open(ctx)
+}
+
+// open makes the etcd of this instance reachable for others.
+func (s *Service) open(ctx context.Context) error {
 	addr, err := netip.ParseAddr(s.Addr)
 	if err != nil {
 		return err
@@ -277,6 +297,9 @@ func (s *Service) open(ctx context.Context, url string) error {
 		CAFile: ca, CertFile: pair, KeyFile: pair,
 	})
 }
+
+// Reachable reports whether an address can be that at which others reach a host.
+func Reachable(a netip.Addr) bool { return !a.IsUnspecified() && !a.IsMulticast() && a.Zone() == "" }
 
 func (s *Service) peer(id cluster.Identity, addr string, port int) Member {
 	return Member{
@@ -303,8 +326,8 @@ func (s *Service) check(r api.JoinRequest) error {
 		return invalid("id", "it is not that of an instance")
 	case r.Node == "":
 		return invalid("node", "it is empty")
-	case err != nil || addr.IsUnspecified() || addr.IsMulticast() || addr.Zone() != "":
-		return invalid("addr", "it is no address at which others reach the host")
+	case err != nil || !Reachable(addr) || addr.Is4In6() || addr.String() != r.Addr:
+		return invalid("addr", "it is no address at which others reach the host, in its usual form")
 	case r.PeerPort < 1 || r.PeerPort > 65535:
 		return invalid("peer_port", "it is no port")
 	case r.ID == s.Self.ID || r.Node == s.Self.Node || r.Addr == s.Addr:
