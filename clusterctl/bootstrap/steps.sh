@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
 # The steps on the host, as root. What one writes to stderr is its error.
 set -eu
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -73,7 +74,7 @@ start() {
 first() {
 	key=/root/.ssh/id_ed25519
 	if [ ! -e $key ]; then
-		mkdir -p -m 700 /root/.ssh
+		[ -d /root/.ssh ] || mkdir -m 700 /root/.ssh
 		ssh-keygen -q -t ed25519 -N '' -C clusterm -f $key </dev/null
 	fi
 	start
