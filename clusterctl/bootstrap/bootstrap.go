@@ -140,7 +140,7 @@ func (h *Host) Install(ctx context.Context) error {
 	}
 
 	h.o.Say("%s: copying %s", h.o.Target, filepath.Base(h.o.Package))
-	if err := h.put(ctx, h.o.Package, remote); err != nil {
+	if err := h.put(ctx, h.o.Package, "put", remote); err != nil {
 		return err
 	}
 
@@ -150,22 +150,22 @@ func (h *Host) Install(ctx context.Context) error {
 	}
 
 	if h.o.Config != "" {
-		return h.put(ctx, h.o.Config, "/etc/clusterm/clusterm.yaml")
+		return h.put(ctx, h.o.Config, "configure")
 	}
 	_, err = h.step(ctx, shortStep, nil, "listen", net.JoinHostPort("0.0.0.0", h.o.Port))
 
 	return err
 }
 
-// put copies a file of this host.
-func (h *Host) put(ctx context.Context, path, remote string) error {
+// put gives a file of this host to a step.
+func (h *Host) put(ctx context.Context, path, step string, args ...string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 
-	_, err = h.step(ctx, installStep, f, "put", remote)
+	_, err = h.step(ctx, installStep, f, step, args...)
 
 	return err
 }
@@ -180,12 +180,14 @@ func (h *Host) First(ctx context.Context, tokenName string) (m Manager, err erro
 	if m.Fingerprint, err = h.step(ctx, shortStep, nil, "fingerprint"); err != nil {
 		return m, err
 	}
-	if m.Token, err = h.step(ctx, shortStep, nil, "token", tokenName); err != nil {
-		return m, err
-	}
 
 	name, err := h.name(ctx)
+	if err != nil {
+		return m, err
+	}
 	m.URL = "https://" + net.JoinHostPort(name, h.o.Port)
+
+	m.Token, err = h.step(ctx, shortStep, nil, "token", tokenName)
 
 	return m, err
 }

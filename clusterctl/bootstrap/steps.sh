@@ -41,13 +41,19 @@ put() {
 	mv "$1.new" "$1"
 }
 
+# apt_install FILE: keeps a configuration that was changed
+apt_install() {
+	quietly apt-get install -y --no-remove -o DPkg::Lock::Timeout=120 \
+		-o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$1"
+}
+
 # install_package FILE
 install_package() {
 	case $1 in
 	*.deb)
-		quietly apt-get install -y --no-remove "$1" 2>/dev/null || {
+		apt_install "$1" 2>/dev/null || {
 			quietly apt-get update
-			quietly apt-get install -y --no-remove "$1"
+			apt_install "$1"
 		}
 		;;
 	*.rpm) quietly dnf install -y "$1" ;;
@@ -55,9 +61,14 @@ install_package() {
 	rm -f "$1"
 }
 
+# configure: with the file on stdin; that of an instance stays
+configure() {
+	if instance; then cat >/dev/null; else put /etc/clusterm/clusterm.yaml; fi
+}
+
 # listen ADDRESS: of the API, unless the file says another one
 listen() {
-	sed -i "s/^listen: \"\"\$/listen: $1/" /etc/clusterm/clusterm.yaml
+	instance || sed -i "s/^listen: \"\"\$/listen: $1/" /etc/clusterm/clusterm.yaml
 }
 
 start() {
@@ -91,9 +102,9 @@ join() {
 	if instance; then
 		cat >/dev/null
 	else
-		systemctl disable --now clusterm-agent >/dev/null 2>&1 || :
 		systemctl stop clusterm >/dev/null 2>&1 || :
 		quietly clusterm join "$1" --fingerprint "$2" --token-file -
+		systemctl disable --now clusterm-agent >/dev/null 2>&1 || :
 	fi
 	start
 	cat $data/instance.id

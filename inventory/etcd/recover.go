@@ -7,14 +7,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/localfile"
@@ -31,11 +31,11 @@ const (
 )
 
 // Recover makes the member in a directory the only one of its cluster, after a majority of the members is lost for
-// good. Nothing that this member knew is lost; what only the others knew is. finish works with the store before any
-// daemon does, and may run again: after an error, Recover is repeated.
+// good, with what this member has applied. finish works with the store before any daemon does, and may run again: after
+// an error, Recover is repeated.
 //
-// The others are struck off in this member's log. One of them that comes back and reaches this one is told so, and
-// ends.
+// A voter strikes the others off in its log: one of them that comes back and reaches this one is told so, and ends. A
+// learner founds another cluster, of which a voter that comes back learns nothing.
 //
 // It is KindRefused if the member is alone already, if clusterm runs, or if another member answers.
 func Recover(ctx context.Context, o ServerOptions, finish func(*Client) error) (err error) {
@@ -53,7 +53,7 @@ func Recover(ctx context.Context, o ServerOptions, finish func(*Client) error) (
 			Do("start it: systemctl start clusterm; to restore a backup: clusterm restore FILE")
 	}
 
-	if err := m.noneAnswers(ctx, o.Dir); err != nil {
+	if err := m.noneAnswers(ctx); err != nil {
 		return err
 	}
 
@@ -113,9 +113,9 @@ func (o ServerOptions) startAlone(ctx context.Context, m Member) (*Server, error
 	if err != nil {
 		return nil, err
 	}
-	learner := s.inside.Server.IsLearner()
+	learner, err := s.replayed(ctx)
 
-	if err := s.Close(); err != nil {
+	if err := errors.Join(err, s.Close()); err != nil {
 		return nil, err
 	}
 
@@ -129,7 +129,10 @@ func (o ServerOptions) startAlone(ctx context.Context, m Member) (*Server, error
 		return nil, err
 	}
 
-	if err := errors.Join(localfile.Rename(data, former), localfile.Rename(filling, data)); err != nil {
+	if err := localfile.Rename(data, former); err != nil {
+		return nil, err
+	}
+	if err := localfile.Rename(filling, data); err != nil {
 		return nil, err
 	}
 
@@ -138,6 +141,32 @@ func (o ServerOptions) startAlone(ctx context.Context, m Member) (*Server, error
 	}
 
 	return s, os.RemoveAll(former)
+}
+
+// replayed waits until the server in this process has applied what its log has, and reports whether it is a learner.
+func (s *Server) replayed(ctx context.Context) (learner bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+
+	e := s.inside.Server
+
+	tick := time.NewTicker(openRetry)
+	defer tick.Stop()
+
+	for e.AppliedIndex() < e.CommittedIndex() {
+		select {
+		case <-ctx.Done():
+			return false, inventory.Errorf(inventory.KindUnavailable, "the log was not replayed: %w", ctx.Err()).
+				Do("repeat it: clusterm recover --yes")
+		case <-tick.C:
+		}
+	}
+
+	if e.Cluster().Member(e.MemberID()) == nil {
+		return false, errors.Join(removed(s.opts.Dir), os.Remove(filepath.Join(s.opts.Dir, recoveringFile)))
+	}
+
+	return e.IsLearner(), nil
 }
 
 // found makes a data directory of a cluster that has m as its only member, with the records of the present one.
@@ -149,51 +178,47 @@ func (o ServerOptions) found(m Member, dir string) error {
 	})
 }
 
-// noneAnswers refuses as long as another member answers: the members that are left go on together, or are removed.
-func (m Member) noneAnswers(ctx context.Context, dir string) error {
+// noneAnswers refuses as long as something listens where another member does: the members that are left go on together,
+// or are removed. One that waits for a quorum accepts connections, and answers nothing.
+func (m Member) noneAnswers(ctx context.Context) error {
 	var answer []string
 
 	for _, endpoint := range m.Endpoints {
-		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		at := strings.TrimPrefix(endpoint, "https://")
 
-		config := clientv3.Config{
-			Endpoints:   []string{endpoint},
-			DialOptions: []grpc.DialOption{grpc.WithTransportCredentials(newMemberCredentials(dir))},
+		conn, err := (&net.Dialer{Timeout: askTimeout}).DialContext(ctx, "tcp", at)
+		if err == nil {
+			conn.Close()
+			answer = append(answer, endpoint)
 		}
-		setOptions(&config)
-
-		if c, err := open(config); err == nil {
-			if _, err := c.Status(ctx, endpoint); err == nil {
-				answer = append(answer, endpoint)
-			}
-			c.Close()
-		}
-
-		cancel()
 	}
 
 	if len(answer) == 0 {
 		return nil
 	}
 
-	return inventory.Errorf(inventory.KindRefused, "another instance is there: its etcd answers at %s",
+	return inventory.Errorf(inventory.KindRefused, "another instance is there: its etcd listens at %s",
 		strings.Join(answer, ", ")).
 		Do("start clusterm here: with a majority of the instances, the service goes on. If they are too few, " +
 			"stop clusterm on the others, recover this one, and let them join it anew with empty data directories")
 }
 
-// beginRecovery writes the marker, or refuses a directory with that of another attempt.
-func (o ServerOptions) beginRecovery() error {
+// unrecovered refuses a directory in which Recover did not come to its end.
+func (o ServerOptions) unrecovered() error {
 	marker := filepath.Join(o.Dir, recoveringFile)
 
-	if o.recovering != "" {
-		return localfile.Replace(marker, nil)
-	}
-
-	if _, err := os.Lstat(marker); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(marker); o.recovering != "" || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 
 	return inventory.Errorf(inventory.KindRefused, "clusterm recover did not come to its end: %s exists", marker).
 		Do("repeat it: clusterm recover --yes")
+}
+
+// beginRecovery keeps other servers from the directory until Recover has come to its end.
+func (o ServerOptions) beginRecovery() error {
+	if o.recovering == "" {
+		return nil
+	}
+	return localfile.Replace(filepath.Join(o.Dir, recoveringFile), nil)
 }

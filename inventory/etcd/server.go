@@ -155,7 +155,11 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 			Do("run as root")
 	}
 
-	err = o.checkData(ctx)
+	err = o.unrecovered()
+	if err == nil {
+		err = o.checkData(ctx)
+	}
+
 	if err == nil {
 		err = o.beginRecovery()
 	}
