@@ -128,8 +128,7 @@ type instance struct {
 	server *Server
 	client *Client
 
-	following chan struct{} // ends with the Follow of the client
-	followed  error         // its result
+	followed chan error // the result of Follow
 }
 
 // cluster is a cluster on addresses of its own.
@@ -212,15 +211,15 @@ func (i *instance) start(t *testing.T) {
 	i.client = client
 
 	ctx, stop := context.WithCancel(t.Context())
-	i.following = make(chan struct{})
-	go func() {
-		defer close(i.following)
-		i.followed = client.Follow(ctx, 200*time.Millisecond)
-	}()
+	followed := make(chan error, 1) // the instance may be started again
+	i.followed = followed
+
+	var following sync.WaitGroup
+	following.Go(func() { followed <- client.Follow(ctx, 200*time.Millisecond) })
 
 	t.Cleanup(func() {
 		stop()
-		<-i.following
+		following.Wait()
 		client.Close()
 	})
 }
@@ -877,8 +876,8 @@ func TestRemovedWhilePaused(t *testing.T) {
 
 	gone(t, third.server)
 
-	if <-third.following; inventory.KindOf(third.followed) != inventory.KindRefused {
-		t.Errorf("its client goes on: %v", third.followed)
+	if err := <-third.followed; inventory.KindOf(err) != inventory.KindRefused {
+		t.Errorf("its client goes on: %v", err)
 	}
 }
 
