@@ -57,6 +57,7 @@ type Client struct {
 
 	host   *Server          // the member on this host, of Server.Dial; else nil
 	auth   *clientv3.Client // requests tokens; nil without a user
+	asks   *clientv3.Client // for the state of members, of Server.Dial; else nil
 	empty  bool             // set by checkSchema
 	any    bool             // data of every version is accepted, because it is replaced
 	mu     sync.Mutex
@@ -92,8 +93,20 @@ func (c *Client) Close() error {
 	if c.auth != nil {
 		err = errors.Join(err, c.auth.Close())
 	}
+	if c.asks != nil {
+		err = errors.Join(err, c.asks.Close())
+	}
 
 	return err
+}
+
+// Status asks the member at an endpoint for its state. The library reads the endpoints of its client for that without a
+// lock, so one whose endpoints are replaced cannot ask.
+func (c *Client) Status(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
+	if c.asks != nil {
+		return c.asks.Status(ctx, endpoint)
+	}
+	return c.Client.Status(ctx, endpoint)
 }
 
 // connect retries until the store responds and accept returns nil, up to

@@ -45,11 +45,19 @@ func (s *Server) dial(ctx context.Context, prefix string) (*Client, error) {
 		},
 	}
 
+	asking := config
+	setOptions(&asking)
+
+	asks, err := clientv3.New(asking)
+	if err != nil {
+		return nil, Error(err)
+	}
+
 	accept := func(ctx context.Context, c *Client) error {
 		c.server.version = Version
 
 		if c.host == nil {
-			c.host = s
+			c.host, c.asks = s, asks
 			if m != nil {
 				c.others.voters = m.Endpoints
 			}
@@ -62,7 +70,14 @@ func (s *Server) dial(ctx context.Context, prefix string) (*Client, error) {
 		return c.checkMember(ctx)
 	}
 
-	return connect(ctx, config, prefix, accept, nil)
+	c, err := connect(ctx, config, prefix, accept, nil)
+	if err != nil {
+		_ = asks.Close() // again, if the client had it
+
+		return nil, err
+	}
+
+	return c, nil
 }
 
 // checkMember chooses the endpoints, and refuses a member that is none any more.
