@@ -109,6 +109,22 @@ func (c *Client) Status(ctx context.Context, endpoint string) (*clientv3.StatusR
 	return c.Client.Status(ctx, endpoint)
 }
 
+// Dial connects to the member at an endpoint and no other. It does so as Status does.
+func (c *Client) Dial(endpoint string) (*grpc.ClientConn, error) {
+	if c.asks != nil {
+		return c.asks.Dial(endpoint)
+	}
+	return c.Client.Dial(endpoint)
+}
+
+// Defragment defragments the database of the member at an endpoint. It asks as Status does.
+func (c *Client) Defragment(ctx context.Context, endpoint string) (*clientv3.DefragmentResponse, error) {
+	if c.asks != nil {
+		return c.asks.Defragment(ctx, endpoint)
+	}
+	return c.Client.Defragment(ctx, endpoint)
+}
+
 // connect retries until the store responds and accept returns nil, up to
 // startTimeout. accept runs before the first write. It gives up early on an error
 // that a retry cannot mend. The first failure is logged if log is not nil.
