@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -62,6 +61,7 @@ type chaos struct {
 
 	struck  map[string]int
 	notes   map[string]string // of the requests of this round's jobs, by job
+	seen    map[string]bool   // the jobs of all rounds
 	ledgers map[string][]command
 	counts  map[string]int
 	log     []string
@@ -82,7 +82,7 @@ func newChaos(t *testing.T) *chaos {
 	})
 	c := &chaos{
 		random: rand.New(rand.NewPCG(seed, 0)), nodes: w.hosts[chaosInstances:],
-		struck: map[string]int{}, ledgers: map[string][]command{}, counts: map[string]int{},
+		struck: map[string]int{}, seen: map[string]bool{}, ledgers: map[string][]command{}, counts: map[string]int{},
 	}
 	w.keepLedgers(c.nodes...)
 	c.world = w.operatorAt(c.nodes[0], chaosInstances)
@@ -485,47 +485,77 @@ func (c *chaos) hostsShow(report func([]string)) map[string][]tick {
 	return ticks
 }
 
-// accepted returns the jobs of the round with their runs. Each request that was accepted has one, which has ended, and
-// a repeated request has the same.
+// accepted returns the jobs of the round with their runs, also those whose acceptance no client heard of. Each request
+// that was accepted has one, which has ended, and a repeated request has the same.
 func (c *chaos) accepted(all []operation, report func([]string)) []api.Job {
 	c.t.Helper()
 
 	byNote := map[string]string{}
 
+	note := func(text, job string) {
+		if before := byNote[text]; before != "" && before != job {
+			report([]string{fmt.Sprintf("the request %s is the jobs %s and %s", text, before, job)})
+		}
+
+		byNote[text], c.notes[job] = job, text
+	}
+
 	for _, o := range all {
-		if o.Kind != opSubmit || o.Outcome != acknowledged {
-			continue
+		if o.Kind == opSubmit && o.Outcome == acknowledged {
+			note(o.Note, o.Job)
 		}
-
-		if before := byNote[o.Note]; before != "" && before != o.Job {
-			report([]string{fmt.Sprintf("the request %s is the jobs %s and %s", o.Note, before, o.Job)})
-		}
-
-		byNote[o.Note], c.notes[o.Job] = o.Job, o.Note
 	}
 
 	var jobs []api.Job
 
-	for _, id := range slices.Sorted(maps.Keys(c.notes)) {
-		r := c.tryCtl("job", "get", id, "-o", "json")
-		if r.code != 0 {
-			report([]string{fmt.Sprintf("the job %s was accepted, and is lost: %s", id, r)})
+	known := map[string]bool{}
+
+	for _, listed := range c.jobs() {
+		known[listed.ID] = true
+
+		if c.seen[listed.ID] {
 			continue
 		}
 
-		j := decode[api.Job](c.world, r)
+		c.seen[listed.ID] = true
+		j := decode[api.Job](c.world, c.ctl("job", "get", listed.ID, "-o", "json"))
 		jobs = append(jobs, j)
 
 		if !j.Status.Ended() || j.Status != api.Complete && j.Message == "" {
 			report([]string{fmt.Sprintf("job %s is %s: %q", j.ID, j.Status, j.Message)})
 		}
 
-		if vars := j.Vars; len(j.Runs) > 0 && len(vars) > 0 && !strings.Contains(fmt.Sprint(vars), c.notes[id]) {
-			report([]string{fmt.Sprintf("job %s has not the variables of its request %s", j.ID, c.notes[id])})
+		carried := noteOf(j)
+
+		switch heard := c.notes[j.ID]; {
+		case heard == "" && carried == "":
+			report([]string{fmt.Sprintf("nobody asked for job %s", j.ID)})
+		case heard == "":
+			c.counts["jobs unheard of"]++
+			note(carried, j.ID)
+		case carried != "" && carried != heard:
+			report([]string{fmt.Sprintf("job %s has the variables of %s, and not of its request %s", j.ID, carried, heard)})
+		}
+	}
+
+	for id := range c.notes {
+		if !known[id] {
+			report([]string{fmt.Sprintf("the job %s was accepted, and is lost", id)})
 		}
 	}
 
 	return jobs
+}
+
+// noteOf is the note of the request of a job, as the job was given it.
+func noteOf(j api.Job) string {
+	for _, vars := range j.Vars {
+		if text, is := vars["note"].Value.(string); is {
+			return text
+		}
+	}
+
+	return ""
 }
 
 // wantNoProcesses requires that nothing of a job runs: no runner, no Ansible and no ssh at an instance, and nothing
