@@ -70,6 +70,15 @@ func (d *Daemon) checks() []health.Check {
 	}
 }
 
+// room refuses changes before the file system of the etcd inside is full: etcd would fail in the middle of one.
+func (d *Daemon) room() error {
+	if d.etcd.Embedded == nil {
+		return nil
+	}
+
+	return health.FreeSpace(d.file.DataDir)
+}
+
 // certificateCheck checks the certificates of HTTPS, if that is served.
 func (d *Daemon) certificateCheck() health.Check {
 	if d.certificates == nil {

@@ -141,7 +141,7 @@ func (d *Daemon) wireUseCases() {
 			Certificates: d.clients, Tokens: d.tokens, Audit: d.audit, Trail: d.trail,
 		},
 		Telemetry: server.Telemetry{
-			Health: d.health, Version: d.version, Metrics: d.metrics.Handler(), Registerer: d.metrics, Logger: log,
+			Room: d.room, Health: d.health, Version: d.version, Metrics: d.metrics.Handler(), Registerer: d.metrics, Logger: log,
 		},
 	})
 

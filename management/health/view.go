@@ -116,8 +116,10 @@ func freeSpace(dir string, minimum uint64) error {
 	//nolint:gosec // a block size is positive
 	free := fs.Bavail * uint64(fs.Frsize)
 	if free < minimum {
-		return fmt.Errorf("only %d bytes left on the file system of %s; clusterm needs %d MiB for jobs and records, "+
-			"so free some space", free, dir, minimum>>20)
+		return inventory.Errorf(inventory.KindUnavailable,
+			"only %.1f MiB are left on the file system of %s, of the %d MiB that clusterm needs for jobs and records; "+
+				"it refuses changes until there is room", float64(free)/(1<<20), dir, minimum>>20).
+			Do("free some space there")
 	}
 
 	return nil

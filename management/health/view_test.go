@@ -48,7 +48,7 @@ func TestFreeSpace(t *testing.T) {
 
 	dir := t.TempDir()
 	if err := freeSpace(dir, 1<<63); err == nil ||
-		!strings.Contains(err.Error(), "bytes left on the file system of "+dir) {
+		!strings.Contains(err.Error(), "left on the file system of "+dir) {
 		t.Errorf("%v", err)
 	}
 

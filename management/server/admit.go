@@ -48,6 +48,12 @@ func (s *Server) admit(r *http.Request, rt rest.Route) (context.Context, string,
 		ctx = access.WithIdentity(ctx, id)
 	}
 
+	if rt.Mutates() && !rt.Ends() && s.Room != nil {
+		if err := s.Room(); err != nil {
+			return ctx, id.Principal, err
+		}
+	}
+
 	// A change is short, and its end would leave its result open.
 	if !rt.Mutates() {
 		ctx = s.Tokens.Follow(ctx, id)

@@ -338,6 +338,9 @@ type Access struct {
 
 // Telemetry shows how the daemon is.
 type Telemetry struct {
+	// Room refuses changes while there is no room for them, except those that end or remove something. With nil there
+	// always is.
+	Room func() error
 	// Health returns the health of the daemon. It may block until ctx ends.
 	Health func(ctx context.Context) api.Health
 	// Version returns the running versions. It may block until ctx ends.

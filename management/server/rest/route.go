@@ -52,6 +52,11 @@ func (rt Route) Served() bool { return !rt.unserved }
 // String returns the route as "GET /v1/nodes/{name}".
 func (rt Route) String() string { return rt.Method + " " + rt.Path }
 
+// Ends reports whether the route only ends or removes something.
+func (rt Route) Ends() bool {
+	return rt.Method == http.MethodDelete || strings.HasSuffix(rt.Path, "/cancel") || strings.HasSuffix(rt.Path, "/abort")
+}
+
 // Mutates reports whether the route changes state.
 func (rt Route) Mutates() bool {
 	return !rt.ReadOnly && !rt.unserved && rt.Method != http.MethodGet && rt.Method != http.MethodHead
