@@ -461,6 +461,15 @@ func (r *runner) nextStep() {
 	r.stopStep++
 	switch r.stopStep {
 	case 1:
+		// Nobody waits longer for the end of a run whose lease is over.
+		if r.stopReason == LeaseLost {
+			_ = unix.Kill(-r.pid, unix.SIGINT)
+			r.stopStep++
+			r.escalate = time.After(leaseGrace)
+
+			return
+		}
+
 		_ = unix.Kill(-r.pid, unix.SIGINT)
 		r.escalate = time.After(r.spec.GraceInt)
 	case 2:
@@ -471,6 +480,9 @@ func (r *runner) nextStep() {
 		r.escalate = time.After(killRetry)
 	}
 }
+
+// leaseGrace is the time between the end of the lease and SIGKILL.
+const leaseGrace = 500 * time.Millisecond
 
 func (r *runner) signalAll(s unix.Signal) {
 	for _, p := range descendants(os.Getpid()) {

@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // Identity identifies an instance. Two values are equal if they denote the same
@@ -64,17 +65,17 @@ type Token struct {
 
 // ownership is what the context of an owned job has.
 type ownership struct {
-	token Token
-	valid func() bool
+	token   Token
+	expires func() time.Time
 }
 
 // ownershipKey is the key of an ownership in the context of an owned job.
 type ownershipKey struct{}
 
-// WithLease returns the context of an owned job. valid reports, without blocking, whether its lease
-// is certain to last still.
-func WithLease(ctx context.Context, token Token, valid func() bool) context.Context {
-	return context.WithValue(ctx, ownershipKey{}, ownership{token, valid})
+// WithLease returns the context of an owned job. expires returns, without blocking, until when its lease is certain to
+// last, by a clock that never runs behind that of the store.
+func WithLease(ctx context.Context, token Token, expires func() time.Time) context.Context {
+	return context.WithValue(ctx, ownershipKey{}, ownership{token, expires})
 }
 
 // TokenOf returns the token of the owned job of the context; zero: it has none.
@@ -86,6 +87,16 @@ func TokenOf(ctx context.Context) Token {
 // Owned reports whether the job of the context is certain to be owned still. After a pause of this
 // process it notices the loss before the context ends.
 func Owned(ctx context.Context) bool {
+	until := OwnedUntil(ctx)
+	return ctx.Err() == nil && (until.IsZero() || time.Now().Before(until))
+}
+
+// OwnedUntil returns the time until which the job of the context is certain to be owned, unless the lease is renewed;
+// zero: there is no lease.
+func OwnedUntil(ctx context.Context) time.Time {
 	o, _ := ctx.Value(ownershipKey{}).(ownership)
-	return ctx.Err() == nil && (o.valid == nil || o.valid())
+	if o.expires == nil {
+		return time.Time{}
+	}
+	return o.expires()
 }

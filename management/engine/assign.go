@@ -48,6 +48,17 @@ func (e *Engine) runners(r record.Reader, v *state.View, claiming map[string]job
 	return run
 }
 
+// hasOthers reports whether another instance lives.
+func (e *Engine) hasOthers() bool {
+	for _, i := range record.All(e.state.View(), &state.Instances) {
+		if i.Node != e.self.Node {
+			return true
+		}
+	}
+
+	return false
+}
+
 // choose returns the live instance with the fewest jobs, this one if it has no more than the others, and counts the job
 // there. Another instance must have the playbooks of the job: this one gets them, or says why it cannot.
 func (r runners) choose(j job.Job) string {

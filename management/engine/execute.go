@@ -122,6 +122,7 @@ func (e *Engine) begin(ctx context.Context, j job.Job, next job.Step) error {
 	run := job.Run{
 		Kind: next.Kind, Phase: next.Phase, Playbook: next.Playbook, PlaybookDigest: next.PlaybookDigest,
 		Hosts: next.Hosts, Groups: next.Groups, Started: time.Now(),
+		TakenOver: j.MayHaveBegun(next), Bound: e.hasOthers(),
 	}
 
 	if run.Text, run.Events, err = e.logSizes(ctx, j.ID); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
+	"github.com/contiv/cluster/management/cluster"
 	. "github.com/contiv/cluster/management/engine"
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/job"
@@ -1913,9 +1914,9 @@ func TestTakeOver(t *testing.T) {
 
 			j = b.job(j.ID)
 
-			want := "Complete configure:done"
+			want := "Complete configure:interrupted configure:done"
 			if cancel {
-				want = "Cancelled configure:cancelled undo:done"
+				want = "Cancelled configure:interrupted undo:done"
 			}
 			if got := string(j.Status) + " " + phases(j); got != want || j.Instance != "bench-2" {
 				t.Errorf("%s on %s, want %s", got, j.Instance, want)
@@ -1947,11 +1948,91 @@ func TestTakenOverNotBegun(t *testing.T) {
 	b.up()
 
 	j = b.end(j.ID, "Errored internal")
-	if got := phases(j); got != "configure:internal undo:done" || j.Runs[0].NotBegun || !j.Runs[0].TakenOver {
-		t.Errorf("%s: %+v", got, j.Runs[0])
+	if got := phases(j); got != "configure:interrupted configure:internal undo:done" || j.Runs[1].NotBegun {
+		t.Errorf("%s: %+v", got, j.Runs)
 	}
 
 	g.open <- succeeds // the end of the first host's run
+}
+
+// hasOthers gives the manager another live instance, which runs nothing.
+func (b *bench) hasOthers() {
+	b.t.Helper()
+
+	other := state.Instance{Identity: cluster.Identity{ID: "id-other", Node: "other"}}
+	_, err := record.Replace(b.t.Context(), b.store, &state.Instances, other.ID, 0, &other)
+	b.must(err)
+	b.until("another instance is seen", func(v *state.View) bool { return record.Get(v, &state.Instances, other.ID) != nil })
+}
+
+// TestTakeOverBound: what an instance starts beside others ends with its ownership of the job, so the next owner waits
+// for nothing.
+func TestTakeOverBound(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(b *bench) { b.settings.Lease = time.Hour })
+	b.see("a")
+	b.hasOthers()
+
+	j, g := b.held(job.PlaybookSite, commission, "a", master)
+	b.down()
+	b.books, b.instance = newPlaybooks(), "bench-2"
+	b.up()
+
+	j = b.end(j.ID, "Complete")
+	if got := phases(j); got != "configure:interrupted configure:done" || !j.Runs[0].Lost || !j.Runs[1].TakenOver {
+		t.Errorf("%s: %+v", got, j.Runs)
+	}
+
+	g.open <- succeeds // the end of the first host's run
+}
+
+// TestLostRun: a run whose lease ended is begun again where the job goes on, but not for ever.
+func TestLostRun(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		name        string
+		lost        int
+		alone       bool
+		end, phases string
+	}{
+		{name: "once", lost: 1, end: "Complete", phases: "configure:interrupted configure:done"},
+		{
+			name: "each time", lost: 9, end: "Errored interrupted",
+			phases: "configure:interrupted configure:interrupted configure:interrupted undo:done",
+		},
+		{name: "alone", lost: 1, alone: true, end: "Errored interrupted", phases: "configure:interrupted undo:done"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+
+			b := newBench(t, func(b *bench) { b.prefix += "/" + strings.ReplaceAll(c.name, " ", "") })
+			b.see("a")
+
+			if !c.alone {
+				b.hasOthers()
+			}
+
+			runs := 0
+
+			b.books.on(job.PlaybookSite, func(r *scriptedRun) {
+				if runs++; runs > c.lost {
+					succeeds(r)
+					return
+				}
+				r.ends(RunExit{Cause: job.CauseInterrupted, Message: "the lease ended", Lost: true, Incomplete: true}, nil)
+			})
+
+			j, err := b.Engine.Submit(t.Context(), access.Caller{Principal: "ann"}, job.Request{
+				Verb: inventory.VerbCommission, Nodes: names("a"), Group: master,
+			})
+			b.must(err)
+
+			if got := phases(b.end(j.ID, c.end)); got != c.phases {
+				t.Errorf("%s, want %s", got, c.phases)
+			}
+		})
+	}
 }
 
 // TestTombstonesExpire: the retention removes old tombstones, and no others.

@@ -34,8 +34,11 @@ func (e *Engine) executeStep(ctx context.Context, j job.Job) error {
 	result, err := executor.Adopt(ctx, s, out)
 	elsewhere := errors.Is(err, step.ErrNotHere)
 
-	if elsewhere || errors.Is(err, step.ErrNotBegun) {
-		if s, err = e.takeOver(ctx, s, elsewhere); err == nil {
+	switch {
+	case elsewhere && j.Former != "":
+		return e.loseStep(ctx, s)
+	case elsewhere, errors.Is(err, step.ErrNotBegun):
+		if s, err = e.takeOver(ctx, s); err == nil {
 			out.step = s
 			result, err = executor.Run(ctx, s, out)
 		}
@@ -54,41 +57,19 @@ func (e *Engine) executeStep(ctx context.Context, j job.Job) error {
 
 	_, err = e.update(ctx, j.ID, func(j *job.Job) {
 		run := &j.Runs[s.Index]
-		run.Ended, run.Code, run.Message, run.NotBegun = time.Now(), result.Code, result.Message, result.NotBegun
+		run.Ended, run.Code, run.Message = time.Now(), result.Code, result.Message
+		run.NotBegun, run.Lost = result.NotBegun, result.Lost
 		run.Exit, run.Results = cmp.Or(string(result.Cause), job.ExitDone), result.Hosts
 	})
 
 	return err
 }
 
-// takeOver makes the step of a job of another instance this one's. If outlives, what that has begun on its host may go
-// on: it ends with its lease, and nothing has renewed the lease since this instance owns the job.
-func (e *Engine) takeOver(ctx context.Context, s step.Step, outlives bool) (step.Step, error) {
+// takeOver makes a step of which another instance has begun nothing this one's.
+func (e *Engine) takeOver(ctx context.Context, s step.Step) (step.Step, error) {
 	j := s.Job
 	if j.Former == "" {
 		return s, nil
-	}
-
-	e.mu.Lock()
-	over := e.running[j.ID].Add(e.settings().Lease)
-	e.mu.Unlock()
-
-	if wait := time.Until(over); wait > 0 && outlives {
-		line := fmt.Sprintf("# job %s was run by %s; it goes on here at %s, when what was started there has ended "+
-			"for sure",
-			j.ID, j.Former, over.UTC().Format(time.RFC3339))
-		if _, err := e.logLine(ctx, j, line); err != nil {
-			return s, err
-		}
-
-		e.log.WithFields(logrus.Fields{"job": j.ID, "instance": j.Former, "until": over}).
-			Warn("waiting for the runner of another instance to end")
-
-		select {
-		case <-ctx.Done():
-			return s, ctx.Err()
-		case <-time.After(wait):
-		}
 	}
 
 	// What the former instance has shipped is not the beginning of the output here.
@@ -97,18 +78,83 @@ func (e *Engine) takeOver(ctx context.Context, s step.Step, outlives bool) (step
 		return s, err
 	}
 
-	var taken job.Job
+	taken, err := e.recordTakeOver(ctx, j, func(j *job.Job) {
+		run := &j.Runs[s.Index]
+		run.TakenOver, run.Text, run.Events = true, text, events
+	})
 
+	return step.New(e.state, e.store, taken, s.Index).Counting(&e.outages), err
+}
+
+// loseStep ends the run that another instance may have begun on its host, so that its step is begun again here. A run
+// that is not bound to the ownership may go on: it ends with its lease, and nothing has renewed the lease since this
+// instance owns the job.
+func (e *Engine) loseStep(ctx context.Context, s step.Step) error {
+	j := s.Job
+
+	e.mu.Lock()
+	over := e.running[j.ID].Add(e.settings().Lease)
+	e.mu.Unlock()
+
+	if wait := time.Until(over); wait > 0 && !s.Run().Bound {
+		line := fmt.Sprintf("# job %s was run by %s; it goes on here at %s, when what was started there has ended "+
+			"for sure",
+			j.ID, j.Former, over.UTC().Format(time.RFC3339))
+		if _, err := e.logLine(ctx, j, line); err != nil {
+			return err
+		}
+
+		e.log.WithFields(logrus.Fields{"job": j.ID, "instance": j.Former, "until": over}).
+			Warn("waiting for the runner of another instance to end")
+
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+
+	_, err := e.recordTakeOver(ctx, j, func(j *job.Job) {
+		run := &j.Runs[s.Index]
+		run.Ended, run.Lost, run.Exit = time.Now(), true, string(job.CauseInterrupted)
+		run.Message = "its instance " + s.Job.Former + " is gone"
+		run.Results = lostResults(*run)
+	})
+
+	return err
+}
+
+// recordTakeOver changes the record of a job of another instance, and that it is this one's.
+func (e *Engine) recordTakeOver(ctx context.Context, j job.Job, change func(*job.Job)) (taken job.Job, err error) {
 	record := access.Record{Action: "jobs.takeover", Targets: j.Names(), Job: j.ID, Reason: "run by " + j.Former}
 	err = e.decideItself(ctx, record, func(ctx context.Context) (err error) {
 		taken, err = e.update(ctx, j.ID, func(j *job.Job) {
-			run := &j.Runs[s.Index]
-			j.Former, run.TakenOver, run.Text, run.Events = "", true, text, events
+			if j.Former != "" {
+				change(j)
+			}
+
+			j.Former = ""
 		})
 		return err
 	})
 
-	return step.New(e.state, e.store, taken, s.Index).Counting(&e.outages), err
+	return taken, err
+}
+
+// lostResults are the results of a run of which nobody knows how far it came.
+func lostResults(run job.Run) map[string]job.HostResult {
+	results := maps.Clone(run.Results)
+	if results == nil {
+		results = map[string]job.HostResult{}
+	}
+
+	for _, host := range run.Hosts {
+		r := results[host]
+		r.Begun, r.Done = true, false
+		results[host] = r
+	}
+
+	return results
 }
 
 // events implements step.Events: it writes into the logs of the job.

@@ -44,10 +44,13 @@ func keepLease(
 }
 
 // valid reports whether no other instance can own what is under the lease.
-func (l *jobLease) valid() bool {
+func (l *jobLease) valid() bool { return time.Now().Before(l.until()) }
+
+// until returns the time until which no other instance can own what is under the lease.
+func (l *jobLease) until() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Now().Before(l.expires)
+	return l.expires
 }
 
 // release ends the renewals. The lease is left as it is.
@@ -60,29 +63,33 @@ func (l *jobLease) keep(ctx context.Context) {
 	defer close(l.done)
 	defer l.stop()
 
-	tick := time.NewTicker(l.ttl / 3)
-	defer tick.Stop()
+	timer := time.NewTimer(l.ttl / 3)
+	defer timer.Stop()
 
 	for l.valid() {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-timer.C:
 		}
 
-		if err := l.renew(ctx); errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		// Runs end with the lease, so an etcd that elects a leader is asked again soon.
+		err := l.renew(ctx)
+
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			return
+		case err != nil:
+			timer.Reset(l.ttl / 30)
+		default:
+			timer.Reset(l.ttl / 3)
 		}
 	}
 }
 
 // renew extends the lease. It gives up when the lease expires.
 func (l *jobLease) renew(ctx context.Context) error {
-	l.mu.Lock()
-	expires := l.expires
-	l.mu.Unlock()
-
-	ctx, cancel := context.WithDeadline(ctx, expires)
+	ctx, cancel := context.WithDeadline(ctx, l.until())
 	defer cancel()
 
 	begun := time.Now()

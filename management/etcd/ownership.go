@@ -132,7 +132,7 @@ func (n *Session) hold(
 	ctx context.Context, lease *jobLease, token *fencingToken,
 ) (context.Context, func(), error) {
 	order := cluster.Token{Epoch: state.EpochOf(n.store.View()), Revision: token.revision}
-	ctx = cluster.WithLease(context.WithValue(ctx, fencingKey{}, token), order, lease.valid)
+	ctx = cluster.WithLease(context.WithValue(ctx, fencingKey{}, token), order, lease.until)
 	owned, end := context.WithCancelCause(ctx)
 
 	// The job goes with its lease, and when the instance leaves.

@@ -368,7 +368,7 @@ func (j Job) Serving(nodes []*inventory.Node) []*inventory.Node {
 
 	v := j.verb()
 	p := Planner{Job: j, row: v.Row, rules: pastRules{}}
-	p.Runs, _ = begun(j.Runs)
+	p.Runs, _ = begun(j.Runs, true)
 	serving := slices.Clone(nodes)
 
 	for _, batch := range j.Batches() {

@@ -185,8 +185,13 @@ type Run struct {
 	// NotBegun: ansible-playbook is known to have never been executed, so no host
 	// was touched.
 	NotBegun bool `json:"not_begun,omitempty"`
-	// TakenOver: another instance may have begun this run on its host.
+	// TakenOver: another instance, or an earlier attempt that was lost, may have begun this step.
 	TakenOver bool `json:"taken_over,omitempty"`
+	// Bound: what runs on the host of an instance ends with its ownership of the job, so that the next owner need not
+	// wait. Otherwise it may go on for jobs.runner_lease.
+	Bound bool `json:"bound,omitempty"`
+	// Lost: the run ended because its instance lost the job, so its step is begun again.
+	Lost bool `json:"lost,omitempty"`
 	// Masters and MasterNames are the nodes of groups that others require, as the inventory of the
 	// run has them, see inventory.Configured.
 	Masters     string   `json:"masters,omitempty"`

@@ -52,9 +52,9 @@ const undoAttempts = 2
 // beginAttempts limits how often a step is begun anew whose run was interrupted before it began.
 const beginAttempts = 3
 
-// lost reports whether the run was interrupted, and is known not to have begun: the manager or
-// the runner died on the way there.
-func (r Run) lost() bool { return r.NotBegun && r.Exit == string(CauseInterrupted) }
+// lost reports whether the step of the run is begun again: its instance lost the job, or the run was interrupted and is
+// known not to have begun, because the manager or the runner died on the way there.
+func (r Run) lost() bool { return r.Lost || r.NotBegun && r.Exit == string(CauseInterrupted) }
 
 // sameStep reports whether both runs are of one step.
 func (r Run) sameStep(phase Phase, hosts []string) bool {
@@ -63,8 +63,9 @@ func (r Run) sameStep(phase Phase, hosts []string) bool {
 
 // begun returns the runs that count for the plan. A lost run counts as if it had not been recorded,
 // so that its step is begun again, but the last of its attempts counts. trailing is the
-// number of attempts at the end that do not count.
-func begun(runs []Run) (counted []Run, trailing int) {
+// number of attempts at the end that do not count. If the job is to stop, nothing is begun again, and a run that may
+// have acted counts.
+func begun(runs []Run, stops bool) (counted []Run, trailing int) {
 	if !slices.ContainsFunc(runs, Run.lost) {
 		return runs, 0
 	}
@@ -79,7 +80,7 @@ func begun(runs []Run) (counted []Run, trailing int) {
 			trailing = 0
 		}
 
-		if trailing++; trailing == beginAttempts {
+		if trailing++; trailing == beginAttempts || stops && r.Lost && i == len(runs)-1 {
 			counted, trailing = append(counted, r), 0
 		}
 	}
@@ -94,9 +95,15 @@ func (j Job) Attempt(s Step) (number, of int) {
 		return 1, beginAttempts
 	}
 
-	_, lost := begun(j.Runs)
+	_, lost := begun(j.Runs, false)
 
 	return lost + 1, beginAttempts
+}
+
+// MayHaveBegun reports whether an attempt at the step that was lost may have acted.
+func (j Job) MayHaveBegun(s Step) bool {
+	last := j.LastRun()
+	return last != nil && last.Lost && last.sameStep(s.Phase, s.Hosts)
 }
 
 // Rules are the rules of the groups, on the nodes as they are now.
@@ -111,7 +118,6 @@ type Rules interface {
 // rules alone, so any instance can continue the job. Every run in j.Runs must have ended.
 func Plan(j Job, now time.Time, rules Rules) Step {
 	p := Planner{Job: j, rules: rules, now: now}
-	p.Runs, _ = begun(j.Runs)
 
 	switch {
 	case j.Cancel > 0:
@@ -124,6 +130,8 @@ func Plan(j Job, now time.Time, rules Rules) Step {
 			) + " without the store"
 		}
 	}
+
+	p.Runs, _ = begun(j.Runs, p.stop != "")
 
 	// A plan takes its statuses from the row, so that the table stays true.
 	v := j.verb()

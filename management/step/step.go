@@ -92,7 +92,7 @@ type Pin func(ctx context.Context, v *state.View, j *job.Job) error
 var ErrNotBegun = errors.New("the step has not begun")
 
 // ErrNotHere is returned by Adopt: nothing of the step has begun on this host. What another instance began on its host
-// may go on until the lease that it had from the instance is over; the engine waits for that.
+// may go on until its lease is over, unless the run is bound to the ownership; the engine waits for that.
 var ErrNotHere = errors.New("the step has not begun on this host")
 
 // Step is a step of a Running job whose run is recorded.
@@ -202,6 +202,7 @@ type Result struct {
 	Message  string    // explains the cause
 	Code     int       // exit status of a program
 	NotBegun bool      // it is known that no host was touched
+	Lost     bool      // it ended because this instance lost the job
 	// Hosts has the result of each host of the run, and of each other one that was acted on.
 	Hosts map[string]job.HostResult
 	// Keys are the ssh host keys of first contacts, by node. The engine stores them with nodes without one.

@@ -139,7 +139,7 @@ const (
 // another one, and no two runs ever act on one host.
 func TestInstances(t *testing.T) {
 	w := newWorld(t, setup{
-		hosts: 6, instances: 3, testPlaybooks: true, config: "listen: 0.0.0.0:9443\njobs: {runner_lease: 10s}\n",
+		hosts: 6, instances: 3, testPlaybooks: true, config: "listen: 0.0.0.0:9443\n",
 	})
 	workers := []string{"host4", "host5", "host6"}
 	w.keepLedgers(workers...)
@@ -187,8 +187,8 @@ func TestInstances(t *testing.T) {
 			j := operator.job(jobs[owner])
 			return w.hostOf(j.Instance) != owner, j.Instance
 		})
-		t.Logf("the job of %s goes on %.1f s after it was %s", owner, time.Since(begun).Seconds(), how)
 		operator.awaitLogs(jobs[owner], holdTask, 2)
+		t.Logf("the job of %s acts on its host again %.1f s after it was %s", owner, time.Since(begun).Seconds(), how)
 		w.release("go", workers...)
 
 		for host, id := range jobs {

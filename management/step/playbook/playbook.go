@@ -180,12 +180,28 @@ func (x *Executor) supervise(ctx context.Context, s step.Step, active Run, out s
 	return x.result(ctx, s, exit, active), nil
 }
 
-// renew extends the runner's lease as long as the store answers, and passes a
-// cancel on, until ctx ends. ctx ends with the ownership of the job.
-func (x *Executor) renew(ctx context.Context, id string, run job.Run, active Run) {
-	lease := x.o.Settings().Lease
+// boundMargin is how long before the end of the ownership a bound run ends: more than its runner needs for that.
+const boundMargin = 2 * time.Second
 
-	tick := time.NewTicker(max(lease/4, time.Second))
+// lease returns how long a run may go on without a renewal. A bound one has ended when another instance can own the job.
+func (x *Executor) lease(ctx context.Context, run job.Run) time.Time {
+	until := time.Now().Add(x.o.Settings().Lease)
+
+	if owned := cluster.OwnedUntil(ctx); run.Bound && !owned.IsZero() && owned.Add(-boundMargin).Before(until) {
+		until = owned.Add(-boundMargin)
+	}
+
+	return until
+}
+
+// renew extends the runner's lease, and passes a cancel on, until ctx ends. ctx ends with the ownership of the job.
+func (x *Executor) renew(ctx context.Context, id string, run job.Run, active Run) {
+	every := max(x.o.Settings().Lease/4, time.Second)
+	if run.Bound {
+		every = time.Second
+	}
+
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 
 	log := x.o.Logger.WithField("job", id)
@@ -196,10 +212,10 @@ func (x *Executor) renew(ctx context.Context, id string, run job.Run, active Run
 	for {
 		changed, v := x.o.State.Changed(), x.o.State.View()
 
-		// While the store does not answer, the job may get another owner, which
-		// waits for the lease to expire.
-		if !v.Stale && cluster.Owned(ctx) {
-			if err := active.Renew(time.Now().Add(lease)); err != nil {
+		// While the store does not answer, the job may get another owner, which waits for the lease of a run that is
+		// not bound.
+		if (run.Bound || !v.Stale) && cluster.Owned(ctx) {
+			if err := active.Renew(x.lease(ctx, run)); err != nil {
 				log.WithError(err).Warn("the runner's lease could not be renewed")
 			}
 		}

@@ -34,7 +34,7 @@ func TestRenewOnlyWhileOwned(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 
-			ctx := cluster.WithLease(t.Context(), cluster.Token{}, func() bool { return !c.expired })
+			ctx := cluster.WithLease(t.Context(), cluster.Token{}, func() time.Time { return expiry(c.expired) })
 
 			owned, end := context.WithCancelCause(ctx)
 			if c.lost {
@@ -83,4 +83,12 @@ func (r *renewed) Renew(time.Time) error {
 	r.times++
 	r.done()
 	return nil
+}
+
+// expiry is that of a lease that is over, or not.
+func expiry(over bool) time.Time {
+	if over {
+		return time.Now().Add(-time.Second)
+	}
+	return time.Now().Add(time.Minute)
 }

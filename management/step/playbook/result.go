@@ -49,10 +49,11 @@ func (x *Executor) result(ctx context.Context, s step.Step, exit RunExit, output
 	// It was not begun here, but another instance may have begun it.
 	if exit.NotBegun && s.Run().TakenOver {
 		exit.NotBegun, exit.Incomplete = false, true
+		exit.Lost = exit.Cause == job.CauseInterrupted
 	}
 
 	r := resultOf(s, exit, results)
-	r.Keys = keys
+	r.Keys, r.Lost = keys, exit.Lost && s.Run().Bound
 
 	return r
 }

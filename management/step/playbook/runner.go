@@ -36,6 +36,8 @@ type RunExit struct {
 	NotBegun bool
 	// Incomplete: events may be missing, so every host may have been touched.
 	Incomplete bool
+	// Lost: its lease ended.
+	Lost bool
 }
 
 // Run is a run that was started, perhaps by an earlier process.

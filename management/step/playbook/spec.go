@@ -34,7 +34,7 @@ func (x *Executor) spec(ctx context.Context, at step.Step) (RunSpec, error) {
 	spec := RunSpec{
 		ID: at.ID(), PlaybookDigest: cmp.Or(run.PlaybookDigest, j.PlaybookDigest), Playbook: run.Playbook,
 		Extra: in.Extra, Ansible: j.AnsibleOf(run.Phase, run.Groups),
-		Deadline: j.Deadline, Lease: now.Add(settings.Lease),
+		Deadline: j.Deadline, Lease: x.lease(ctx, run),
 		Fence: fenceOf(cluster.TokenOf(ctx), at, settings.Manager),
 	}
 

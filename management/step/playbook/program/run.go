@@ -54,7 +54,7 @@ func runExit(exit ansible.Exit, output string) playbook.RunExit {
 	case ansible.DeadlineExceeded:
 		out.Cause, out.Message = job.CauseDeadline, "it ran longer than it may"
 	case ansible.LeaseLost:
-		out.Cause = job.CauseInterrupted
+		out.Cause, out.Lost, out.Incomplete = job.CauseInterrupted, true, true
 		out.Message = "clusterm did not renew the lease of its runner within jobs.runner_lease, so the runner ended it"
 	case ansible.GivenUp:
 		out.NotBegun = true

@@ -36,7 +36,7 @@ func TestRunExit(t *testing.T) {
 		{ansible.Exit{Reason: ansible.Done, Signal: "SIGKILL"}, job.CauseInterrupted, false, false},
 		{ansible.Exit{Reason: ansible.Cancelled}, job.CauseCancelled, false, false},
 		{ansible.Exit{Reason: ansible.DeadlineExceeded}, job.CauseDeadline, false, false},
-		{ansible.Exit{Reason: ansible.LeaseLost}, job.CauseInterrupted, false, false},
+		{ansible.Exit{Reason: ansible.LeaseLost}, job.CauseInterrupted, false, true},
 		{ansible.Exit{Reason: ansible.NotStarted, Error: "exec format error"}, job.CauseInternal, true, false},
 		{ansible.Exit{Reason: ansible.GivenUp, Error: "no permit"}, job.CauseInterrupted, true, false},
 		{ansible.Exit{Reason: ansible.Vanished}, job.CauseInterrupted, false, true},
