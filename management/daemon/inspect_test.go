@@ -565,9 +565,28 @@ func TestInspectOutOfBand(t *testing.T) {
 		t.Errorf("the refusal is about %+v", e)
 	}
 
+	// With IPMI alone a chain ends with the reason, and the machine is offered without an inspection.
+	chain, err := s.Import(s.ctx(), api.Import{
+		Nodes: []string{"quiet-1"}, Then: []inventory.Verb{inventory.VerbInspect, inventory.VerbProvide},
+	})
+	s.must(err)
+
+	if said := strings.Join(
+		chain.Warnings,
+		" ",
+	); len(chain.Jobs) > 0 ||
+		!strings.Contains(said, "IPMI tells no facts") {
+		t.Errorf("a chain on IPMI alone: %+v", chain)
+	}
+
+	j := s.runJob(api.JobRequest{Verb: inventory.VerbProvide, Nodes: []string{"quiet-1"}})
+	if n, err := s.Node(s.ctx(), "quiet-1"); err != nil || n.Status != inventory.Unallocated || n.Hardware != nil {
+		t.Errorf("provide without an inspection: %+v, %v, %s %s", n, err, j.Status, j.Message)
+	}
+
 	all := []string{"both-1", "console-1", "wrong-1", "dead-1"}
 
-	j := s.runJob(api.JobRequest{Verb: inventory.VerbInspect, Nodes: all})
+	j = s.runJob(api.JobRequest{Verb: inventory.VerbInspect, Nodes: all})
 	if j.Status != api.Errored {
 		t.Errorf("job %s is %s: %s", j.ID, j.Status, j.Message)
 	}

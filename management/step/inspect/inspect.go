@@ -96,7 +96,10 @@ func (x Executor) Prepare(_ context.Context, r step.Request) (step.Pin, error) {
 		return nil, inventory.Errorf(inventory.KindRefused,
 			"neither an address for ssh nor a BMC with Redfish is known of %s",
 			strings.Join(inventory.ShortenAll(without, maxNames, maxName), ", ")).
-			Do("register one of the two, by another import; IPMI tells no facts").About(without...)
+			Do("register one of the two by another import, or wait for its agent, which tells its address; " +
+				"IPMI tells no facts. A provide offers it without an inspection").
+			With(inventory.Submit(inventory.VerbProvide, without[:min(len(without), maxNames)]...)).
+			About(without...)
 	}
 
 	return nil, nil
