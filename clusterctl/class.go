@@ -3,7 +3,6 @@
 package clusterctl
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -118,17 +117,27 @@ func compareClass(ctx context.Context, c *call) error {
 			Try("to see the nodes of the class: %s class show %s", c.self(), class.Name)
 	}
 
-	compared, err := c.compareWith(ctx, class, nodes.Items)
-	if err != nil {
+	compared, failed := c.compareWith(ctx, class, nodes.Items)
+	if len(failed) == len(nodes.Items) || ctx.Err() != nil && len(failed) > 0 {
+		return failed[0]
+	}
+
+	if err := view(c, (*print.Printer).ClassComparison)(compared, nil); err != nil {
 		return err
 	}
 
-	return view(c, (*print.Printer).ClassComparison)(compared, nil)
+	if len(failed) > 0 {
+		return exit.Errorf(exit.Code(failed[0]), "the facts of %d of %d nodes could not be read: %v", len(failed),
+			len(nodes.Items), failed[0])
+	}
+
+	return nil
 }
 
-// compareWith compares the newest facts of nodes with a class.
-func (c *call) compareWith(ctx context.Context, class api.Class, nodes []api.Node) (api.ClassComparison, error) {
-	all := make([]api.ComparedNode, 0, len(nodes))
+// compareWith compares the newest facts of nodes with a class. A node whose facts cannot be read is among the nodes,
+// and its error among the others.
+func (c *call) compareWith(ctx context.Context, class api.Class, nodes []api.Node) (api.ClassComparison, []error) {
+	all, failed := make([]api.ComparedNode, 0, len(nodes)), []error(nil)
 
 	for some := range slices.Chunk(nodes, comparedAtOnce) {
 		found, errs := make([]api.ComparedNode, len(some)), make([]error, len(some))
@@ -140,11 +149,8 @@ func (c *call) compareWith(ctx context.Context, class api.Class, nodes []api.Nod
 
 		group.Wait()
 
-		if err := cmp.Or(errs...); err != nil {
-			return api.ClassComparison{}, err
-		}
-
 		all = append(all, found...)
+		failed = append(failed, slices.DeleteFunc(errs, func(err error) bool { return err == nil })...)
 	}
 
 	out := api.ClassComparison{Class: class.Name, Nodes: []api.ComparedNode{}}
@@ -156,7 +162,7 @@ func (c *call) compareWith(ctx context.Context, class api.Class, nodes []api.Nod
 		out.Nodes = append(out.Nodes, n)
 	}
 
-	return out, nil
+	return out, failed
 }
 
 func (c *call) compareOne(ctx context.Context, class api.Class, n api.Node) (api.ComparedNode, error) {
@@ -166,9 +172,12 @@ func (c *call) compareOne(ctx context.Context, class api.Class, n api.Node) (api
 	}
 
 	f, err := c.manager.Facts(ctx, n.Name, 0)
-	if err == nil {
-		out.Inspection, out.Differences = &f.Inspection, class.Shape.Compare(f.Facts)
+	if err != nil {
+		out.Error = err.Error()
+		return out, err
 	}
 
-	return out, err
+	out.Inspection, out.Differences = &f.Inspection, class.Shape.Compare(f.Facts)
+
+	return out, nil
 }

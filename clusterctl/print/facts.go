@@ -135,9 +135,17 @@ func (p *Printer) Class(c api.Class) {
 func (p *Printer) ClassComparison(c api.ClassComparison) {
 	var rows [][]string
 
-	differ := 0
+	differ, failed := 0, 0
 
 	for _, n := range c.Nodes {
+		if n.Error != "" {
+			failed++
+
+			rows = append(rows, []string{Line(n.Node), "not read: " + Line(n.Error), "", "", ""})
+
+			continue
+		}
+
 		if n.Inspection == nil {
 			rows = append(rows, []string{Line(n.Node), "not inspected", "", "", ""})
 			continue
@@ -157,7 +165,13 @@ func (p *Printer) ClassComparison(c api.ClassComparison) {
 		p.gap()
 	}
 
-	p.Printf("%s: %d same, %d other, %d not inspected\n", Line(c.Class), c.Same, differ, len(c.Nodes)-differ)
+	p.Printf("%s: %d same, %d other, %d not inspected", Line(c.Class), c.Same, differ, len(c.Nodes)-differ-failed)
+
+	if failed > 0 {
+		p.Printf(", %d not read", failed)
+	}
+
+	p.Printf("\n")
 }
 
 // FactsChanges prints what differs between two inspections.

@@ -37,15 +37,16 @@ type Class = facts.Class
 type ClassComparison struct {
 	Class string         `json:"class"` // the class
 	Same  int            `json:"same"`  // how many nodes have what the class has
-	Nodes []ComparedNode `json:"nodes"` // those that differ, and those without facts, by name
+	Nodes []ComparedNode `json:"nodes"` // those that differ, and those that were not compared, by name
 }
 
-// ComparedNode is a node that differs from a class of hardware, or that was not inspected.
+// ComparedNode is a node that differs from a class of hardware, or that was not compared with it.
 type ComparedNode struct {
 	Node string `json:"node"` // the node
-	// The inspection that found it, the newest one; absent: there was none.
+	// The inspection that found it, the newest one; absent: there was none, or it could not be read.
 	Inspection  *facts.Inspection  `json:"inspection,omitempty"`
-	Differences []facts.Difference `json:"differences,omitempty"` // all of them; absent: it was not inspected
+	Differences []facts.Difference `json:"differences,omitempty"` // all of them; absent: it was not compared
+	Error       string             `json:"error,omitempty"`       // why its facts could not be read
 }
 
 // ClassRequest asks for a class of hardware.
