@@ -62,6 +62,16 @@ type writeResult struct {
 // write writes the operations if all conditions hold. It returns the revision, and whether
 // they held. ctx is one of bounded.
 func (s *Store) write(ctx context.Context, ops etcd.Ops) writeResult {
+	result := s.writeShared(ctx, ops)
+	if result.err == nil && !result.succeeded {
+		s.countConflict(ctx, ops.If)
+	}
+
+	return result
+}
+
+// writeShared writes the operations with those of others, where that is possible.
+func (s *Store) writeShared(ctx context.Context, ops etcd.Ops) writeResult {
 	// Every other write changes the head, so one that tests it must not wait for others.
 	keys := keysOf(ops)
 	if ops.Size() > groupOps || ops.Bytes() > groupBytes || !keys.exact || keys.tested[headKey(s.client.Prefix)] {

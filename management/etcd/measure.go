@@ -47,6 +47,11 @@ func (s *Store) Measure(emit func(name string, value float64, labels ...string))
 	emit("clusterm_view_revision", float64(v.Revision))
 	emit("clusterm_view_staleness_seconds", s.Staleness().Seconds())
 	emit("clusterm_view_stale", gaugeOf(v.Stale))
+
+	for kind, count := range s.Conflicts() {
+		emit("clusterm_store_conflicts_total", float64(count), kind)
+	}
+
 	s.measureSpaces(emit)
 }
 

@@ -21,13 +21,14 @@ import (
 // methods may be called at once; those with a context may block until it ends. Every
 // write returns once the view shows it. Close the Store after use.
 type Store struct {
-	client  *etcd.Client
-	secrets *Secrets
-	view    view
-	group   group
-	token   atomic.Int64 // the fencing token of the session; 0: none yet
-	stop    context.CancelFunc
-	done    sync.WaitGroup
+	client    *etcd.Client
+	secrets   *Secrets
+	view      view
+	group     group
+	conflicts conflicts
+	token     atomic.Int64 // the fencing token of the session; 0: none yet
+	stop      context.CancelFunc
+	done      sync.WaitGroup
 }
 
 // Open reads all records of the view and keeps the view current until Close. The view
@@ -41,6 +42,7 @@ func Open(
 	s := &Store{client: client, secrets: secrets}
 	s.view.secrets = secrets
 	s.view.init(client, withOwn(kinds), log, staleAfter)
+	s.conflicts.begin(withOwn(kinds))
 
 	if err := s.start(ctx); err != nil {
 		return nil, err

@@ -408,6 +408,13 @@ var Table = []Room{
 				Meaning: "quorum reads without an answer within a second",
 			},
 			{
+				Name:   "clusterm_store_conflicts_total",
+				Type:   Counter,
+				Labels: []string{"kind"},
+				Meaning: "changes that were decided again because a record of this kind had changed meanwhile; each " +
+					"instance counts its own, and every kind of record is present, 0 included",
+			},
+			{
 				Name:    "clusterm_view_revision",
 				Type:    Gauge,
 				Meaning: "the store's revision that reads show",
