@@ -359,4 +359,22 @@ var seeds = []seed{
 		is:      `case moved && len(m.Endpoints) > 0:`,
 		becomes: `case moved && m.Name == "":`,
 	},
+	{
+		name: "a write drops the fields of a newer version", file: "management/etcd/unknown.go",
+		pkg: "management/etcd", test: "TestUnknownFieldsStay",
+		is:      `if u := v.unknown[key]; op.IsPut()`,
+		becomes: `if u := v.unknown[key]; false && op.IsPut()`,
+	},
+	{
+		name: "the data change beside a former version", file: "management/etcd/former.go",
+		pkg: "management/etcd", test: "TestEnterRaisesSchema",
+		is:      `if p.Schema != etcd.Schema {`,
+		becomes: `if p.Schema == "x" {`,
+	},
+	{
+		name: "the data change while an instance is down", file: "management/etcd/former.go",
+		pkg: "management/etcd", test: "TestEnterRaisesSchema",
+		is:      `if id != n.self.ID && f.others[id] == nil {`,
+		becomes: `if false {`,
+	},
 }

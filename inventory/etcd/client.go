@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,9 @@ const Schema = "3"
 // formerSchema is the version before, which this build reads too. Data of it have no form that
 // Schema does not have.
 const formerSchema = "2"
+
+// supported is Schema as a number.
+var supported, _ = strconv.Atoi(Schema)
 
 // Restoring stands in the place of the version while a restore replaces the records. No build works with such a store.
 const Restoring = "restoring"
@@ -327,16 +331,22 @@ func (c *Client) readSchema(ctx context.Context) (*mvccpb.KeyValue, error) {
 		return nil, inventory.Errorf(inventory.KindRefused, "a restore of the store did not come to its end").
 			Do("repeat it: clusterm restore FILE")
 	default:
-		return nil, inventory.Errorf(inventory.KindRefused,
-			"the stored data has version %s, this clusterm supports version %s", stored, Schema).
-			Do("start the version of clusterm that wrote it, or a newer one")
+		err := inventory.Errorf(inventory.KindRefused,
+			"the stored data has version %s, this clusterm supports version %s", stored, Schema)
+
+		if version, _ := strconv.Atoi(stored); version > 0 && version < supported {
+			return nil, err.Do("upgrade step by step: first start a version of clusterm that supports version %d",
+				version+1)
+		}
+
+		return nil, err.Do("start the version of clusterm that wrote it, or a newer one")
 	}
 
 	return resp.Kvs[0], nil
 }
 
-// SchemaOps returns the operations that raise the schema version to Schema, for the transaction
-// with which an instance begins to write: an older build refuses the data from then on. upgraded
+// SchemaOps returns the operations that raise the schema version to Schema, once no instance of an older build
+// writes: such a build refuses the data from then on. upgraded
 // reports whether they do; without a version, or with this one, they only require that it stays.
 // It is KindRefused if a newer build has raised the version since Dial.
 func (c *Client) SchemaOps(ctx context.Context) (ops Ops, upgraded bool, err error) {

@@ -4,6 +4,7 @@ package etcd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -431,8 +432,9 @@ func wantRefusedSchema(t *testing.T, err error, stored string) {
 	t.Helper()
 
 	want := "the stored data has version " + stored + ", this clusterm supports version " + Schema
+	remedy := map[string]string{"1": "upgrade step by step: first start a version of clusterm that supports version 2"}
 	if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), want) ||
-		!strings.Contains(err.Error(), "newer one") {
+		!strings.Contains(err.Error(), cmp.Or(remedy[stored], "or a newer one")) {
 		t.Errorf("version %s: %v", stored, err)
 	}
 }

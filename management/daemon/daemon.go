@@ -351,7 +351,7 @@ func (d *Daemon) enter(ctx context.Context) error {
 
 	self := state.Instance{
 		Identity: d.identity, Addr: d.node.Addr, API: d.urls(),
-		Version: d.opts.Version.Version, Started: time.Now().UTC(),
+		Version: d.opts.Version.Version, Schema: etcd.Schema, Started: time.Now().UTC(),
 	}
 	if d.certificates != nil {
 		self.CA = d.certificates.Fingerprint()
@@ -362,6 +362,8 @@ func (d *Daemon) enter(ctx context.Context) error {
 		TTL:  cmp.Or(d.opts.InstanceTTL, store.SessionTTL),
 		Log:  d.opts.Logger,
 		Lost: func(err error) { d.failed <- err },
+
+		Members: func() []string { return instance.IDs(d.store.View()) },
 		// Another instance has keys that this one needs.
 		Beside: func() error {
 			v := d.store.View()

@@ -29,31 +29,117 @@ var formerDefaults = map[string][][]string{
 
 func (s *Store) overlayKey() string { return s.key("/v/%s", state.Overlays.Path("")) }
 
-// upgradeOps returns the operations that make data of the former version those of this one,
-// and what they change, in words. Without former data it only requires that the version stays.
-func (s *Store) upgradeOps(ctx context.Context) (ops etcd.Ops, changes []string, err error) {
-	ops, upgraded, err := s.client.SchemaOps(ctx)
-	if err != nil || !upgraded {
-		return ops, nil, err
-	}
+// schemaStep makes data of the former version those of this one.
+type schemaStep struct {
+	ops     etcd.Ops
+	is      bool     // there is something to do
+	waits   string   // the instance for which it waits; empty: it is made
+	removed []string // settings that mean something else in the former version
+}
 
-	changes = []string{"the stored data has version " + etcd.Schema + " now; an older clusterm refuses it"}
+// schemaStep returns what makes data of the former version those of this one. Without former data it only requires that
+// the version stays.
+func (s *Store) schemaStep(ctx context.Context) (step schemaStep, err error) {
+	if step.ops, step.is, err = s.client.SchemaOps(ctx); err != nil || !step.is {
+		return step, err
+	}
 
 	resp, err := s.client.Get(ctx, s.overlayKey())
 	if err != nil || len(resp.Kvs) == 0 {
-		return ops, changes, etcd.Error(err)
+		return step, etcd.Error(err)
 	}
+
 	overlay, removed, err := withoutFormerDefaults(resp.Kvs[0].Value)
 	if err != nil || len(removed) == 0 {
-		return ops, changes, err
+		return step, err
 	}
 
-	ops.If = append(ops.If, unchanged(s.overlayKey(), resp.Kvs[0].ModRevision))
-	ops.Then = append(ops.Then, clientv3.OpPut(s.overlayKey(), string(overlay)))
-	changes = append(changes, "these settings were 0, which meant the default, and are left out now: "+
-		strings.Join(removed, ", "))
+	step.removed = removed
+	step.ops.If = append(step.ops.If, unchanged(s.overlayKey(), resp.Kvs[0].ModRevision))
+	step.ops.Then = append(step.ops.Then, clientv3.OpPut(s.overlayKey(), string(overlay)))
 
-	return ops, changes, nil
+	return step, nil
+}
+
+// waitFor returns a step that only requires that the version stays, if there is an instance to wait for.
+func (s schemaStep) waitFor(instance string) schemaStep {
+	if !s.is || instance == "" {
+		return s
+	}
+	return schemaStep{ops: etcd.Ops{If: s.ops.If[:1]}, waits: instance}
+}
+
+// former returns an instance that would lose what this version writes: one of the former version, or one that is not
+// alive, whose version nobody knows. Empty: there is none.
+func (n *Session) former(f found) string {
+	for id, p := range f.others {
+		if p.Schema != etcd.Schema {
+			return id
+		}
+	}
+
+	if n.others == nil {
+		return ""
+	}
+
+	for _, id := range n.others() {
+		if id != n.self.ID && f.others[id] == nil {
+			return id
+		}
+	}
+
+	return ""
+}
+
+// addStep adds a step to the operations of an instance that has found the others.
+func (n *Session) addStep(ops *etcd.Ops, step schemaStep, f found) {
+	// One of the former version may have entered since.
+	if step.is {
+		ops.If = append(ops.If, unchanged(n.store.instancesPrefix(), f.revision).WithPrefix())
+	}
+
+	ops.Add(step.ops)
+}
+
+// upgrade brings the stored data to the version of this build, if they are not.
+func (n *Session) upgrade(ctx context.Context, f found) error {
+	step, err := n.store.schemaStep(ctx)
+	if err != nil {
+		return err
+	}
+
+	if step.is {
+		ops := etcd.Ops{If: []clientv3.Cmp{atRevision(n.store.holderKey(), f.holder.at())}}
+		n.addStep(&ops, step, f)
+
+		if _, err := n.store.commit(ctx, ops); err != nil {
+			return err
+		}
+	}
+
+	n.noteStep(step)
+
+	return nil
+}
+
+// noteStep notes a step that was made, or waits.
+func (n *Session) noteStep(step schemaStep) {
+	n.upgraded = step.waits == ""
+
+	switch {
+	case step.waits != "":
+		n.log.Infof("the stored data keep their version until the instance %s has this one or is removed", step.waits)
+		return
+	case !step.is:
+		return
+	}
+
+	n.log.Infof("the stored data has version %s now; an older clusterm refuses it", etcd.Schema)
+
+	if len(step.removed) > 0 {
+		n.log.Info("these settings were 0, which meant the default, and are left out now: " +
+			strings.Join(step.removed, ", "))
+	}
 }
 
 // StoredSettings returns the settings that were set at run time, as an instance of this version

@@ -62,6 +62,8 @@ type writeResult struct {
 // write writes the operations if all conditions hold. It returns the revision, and whether
 // they held. ctx is one of bounded.
 func (s *Store) write(ctx context.Context, ops etcd.Ops) writeResult {
+	ops = s.view.keepUnknown(ops)
+
 	result := s.writeShared(ctx, ops)
 	if result.err == nil && !result.succeeded {
 		s.countConflict(ctx, ops.If)

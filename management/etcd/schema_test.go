@@ -32,33 +32,86 @@ func schema(t *testing.T, s *Store) string {
 	return string(resp.Kvs[0].Value)
 }
 
-// TestEnterRaisesSchema: data of the former version belong to it until an instance of this
-// build may write.
+// former makes an instance one of the former version.
+func former(o *SessionOptions) { o.Self.Schema = "" }
+
+// TestEnterRaisesSchema: the data of the former version belong to it as long as an instance of it belongs to the
+// manager. Instances of this build work beside it, and the leader among them raises the version once they are alone.
 func TestEnterRaisesSchema(t *testing.T) {
 	t.Parallel()
 
 	s := store(t)
 	setSchema(t, s, "2")
 
-	other, err := enter(t, s, instance("a"), 2*time.Second)
-	if err != nil || schema(t, s) != etcd.Schema {
-		t.Fatalf("version %s, %v", schema(t, s), err)
+	if a, err := enter(t, s, instance("a"), time.Hour); err != nil || schema(t, s) != etcd.Schema {
+		t.Fatalf("alone: version %s, %v", schema(t, s), err)
+	} else {
+		a.Close()
 	}
 
-	setSchema(t, s, "2") // as if a had the former version
+	old, err := enter(t, s, instance("old"), time.Hour, former)
+	must(t, err)
+	setSchema(t, s, "2") // as the former version has it
 
-	if _, err := enter(t, s, instance("b"), 2*time.Second); inventory.KindOf(err) != inventory.KindRefused ||
-		!strings.Contains(err.Error(), "another clusterm uses this etcd prefix and is alive: host-a") {
-		t.Errorf("beside another instance: %v", err)
+	ticks, members := make(chan time.Time), []string{"b", "c", "old"}
+	upgraded := func(o *SessionOptions) { o.ticks, o.Members = ticks, func() []string { return members } }
+
+	b, err := enter(t, open(t, s.client), instance("b"), time.Hour, upgraded)
+	must(t, err)
+
+	wantSchema := func(when, want string) {
+		t.Helper()
+
+		// The second tick is taken when the first one has been worked off.
+		ticks <- time.Now()
+		ticks <- time.Now()
+
+		if is := schema(t, s); is != want {
+			t.Errorf("%s: version %s, want %s", when, is, want)
+		}
 	}
 
-	if v := schema(t, s); v != "2" {
-		t.Errorf("an instance that is refused has stored version %s", v)
+	wantSchema("behind a leader of the former version", "2")
+
+	old.Close()
+	wantSchema("an instance of the former version leads no more, and may come back", "2")
+
+	if !b.Leads() {
+		t.Error("it does not lead")
 	}
 
-	other.Close()
+	old, err = enter(t, open(t, s.client), instance("old"), time.Hour, former)
+	must(t, err)
+	wantSchema("beside one of the former version", "2")
+	old.Close()
 
-	if _, err := enter(t, s, instance("b"), 2*time.Second); err != nil || schema(t, s) != etcd.Schema {
+	_, err = enter(t, open(t, s.client), instance("old"), time.Hour) // it is upgraded
+	must(t, err)
+	wantSchema("an instance is not alive", "2")
+
+	members = []string{"b", "old"} // that one is removed
+	wantSchema("all have this version", etcd.Schema)
+}
+
+// TestEnterBesideFormerSettings: an instance of this build does not begin beside one to which settings mean something
+// else.
+func TestEnterBesideFormerSettings(t *testing.T) {
+	t.Parallel()
+
+	s := store(t)
+	_, err := enter(t, s, instance("old"), time.Hour, former)
+	must(t, err)
+	setSchema(t, s, "2")
+
+	must(t, second(s.client.Put(within(t, patience), s.overlayKey(), `{"keys":{"policies.verify":{"v":{"batch":0}}}}`)))
+
+	n := &Session{store: s, self: instance("b")}
+	f, err := n.look(within(t, patience))
+	must(t, err)
+
+	_, err = n.mayEnter(within(t, patience), f)
+	if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), "policies.verify.v.batch") ||
+		schema(t, s) != "2" {
 		t.Errorf("version %s, %v", schema(t, s), err)
 	}
 }

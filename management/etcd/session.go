@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,6 +45,9 @@ type Session struct {
 	ttl    time.Duration
 	lost   func(error)
 	beside func() error
+	others func() []string
+
+	upgraded bool // the stored data are known to have the version of this build; only used by one goroutine at a time
 
 	mu      sync.Mutex
 	lease   clientv3.LeaseID
@@ -70,6 +74,9 @@ type SessionOptions struct {
 	TTL time.Duration
 	// Beside returns why this instance must not work beside another one, or nil. nil: it may.
 	Beside func() error
+	// Members returns the ids of the instances that belong to the manager, alive or not. nil: only those that are
+	// alive are known.
+	Members func() []string
 	// Lost is called once, if this instance can no longer work beside the others.
 	Lost func(error)
 	Log  logrus.FieldLogger
@@ -87,7 +94,7 @@ func (s *Store) Enter(ctx context.Context, o SessionOptions) (*Session, error) {
 		log:   o.Log,
 		self:  o.Self,
 		ttl:   o.TTL,
-		lost:  o.Lost, beside: o.Beside,
+		lost:  o.Lost, beside: o.Beside, others: o.Members,
 		ended: make(chan struct{}),
 		jobs:  map[string]bool{},
 	}
@@ -181,9 +188,11 @@ func (p *presence) at() int64 {
 
 // found is what etcd has of the instances.
 type found struct {
-	holder *presence // the instance that leads; nil: none
-	self   *presence // the record under the id of this instance
-	rival  *presence // an instance with the id or on the node of this one
+	holder   *presence            // the instance that leads; nil: none
+	self     *presence            // the record under the id of this instance
+	rival    *presence            // an instance with the id or on the node of this one
+	others   map[string]*presence // those with other ids, also unreadable ones; by the id
+	revision int64                // at which they were read
 }
 
 // look reads the instances.
@@ -206,10 +215,15 @@ func (n *Session) look(ctx context.Context) (f found, err error) {
 		}
 	}
 
+	f.others, f.revision = map[string]*presence{}, resp.Header.Revision
+
 	for _, kv := range resp.Responses[1].GetResponseRange().Kvs {
 		own := string(kv.Key) == n.store.instanceKey(n.self.ID)
 
 		p, err := presenceOf(kv)
+		if !own {
+			f.others[strings.TrimPrefix(string(kv.Key), n.store.instancesPrefix())] = p
+		}
 
 		switch {
 		case err != nil && !own: // the health names it
@@ -252,13 +266,15 @@ func (n *Session) mayEnter(ctx context.Context, f found) (*presence, error) {
 		return nil, nil
 	}
 
-	// Only the leader brings the stored data to another version. Until then, those beside it
-	// may write in the former form.
-	switch _, changes, err := n.store.upgradeOps(ctx); {
+	// Until the stored data have the version of this build, it reads what the others write.
+	switch step, err := n.store.schemaStep(ctx); {
 	case err != nil:
 		return nil, err
-	case len(changes) > 0:
-		return f.holder, heldBy(f.holder.Instance)
+	case len(step.removed) > 0:
+		return f.holder, inventory.Errorf(inventory.KindRefused,
+			"the instance on %s has version %s, to which 0 means the default in these settings, and to this version "+
+				"not: %s", f.holder.Node, f.holder.Version, strings.Join(step.removed, ", ")).
+			Do("leave them out there (clusterctl config set), or stop clusterm on the other hosts first")
 	}
 
 	if n.beside != nil {
@@ -295,15 +311,22 @@ const notLeading = -1
 
 // enter writes the record of this instance under a new lease, and takes the lead unless another
 // instance has it. It is KindConflict if the instances are not as found any more. With the lead it
-// brings the stored data to this version: not before, because until then another instance may write
+// brings the stored data to this version, unless an instance of the former one belongs to the manager: that may write
 // in the former form.
 func (n *Session) enter(ctx context.Context, f found) error {
 	ctx, cancel := etcd.Bounded(ctx)
 	defer cancel()
 
-	upgrade, changes, err := n.store.upgradeOps(ctx)
+	leads := f.holder == nil || f.leads(n.self.Identity)
+
+	step, err := n.store.schemaStep(ctx)
 	if err != nil {
 		return err
+	}
+	if leads {
+		step = step.waitFor(n.former(f))
+	} else {
+		step = step.waitFor(f.holder.ID)
 	}
 
 	begun := time.Now()
@@ -318,7 +341,6 @@ func (n *Session) enter(ctx context.Context, f found) error {
 		return err
 	}
 
-	leads := f.holder == nil || f.leads(n.self.Identity)
 	put := func(key string) clientv3.Op { return clientv3.OpPut(key, string(record), clientv3.WithLease(lease)) }
 
 	ops := etcd.Ops{
@@ -329,10 +351,8 @@ func (n *Session) enter(ctx context.Context, f found) error {
 	}
 	if leads {
 		ops.Then = append(ops.Then, put(n.store.holderKey()))
-		ops.Add(upgrade)
-	} else {
-		ops.If = append(ops.If, upgrade.If...)
 	}
+	n.addStep(&ops, step, f)
 
 	revision, err := n.store.commit(ctx, ops)
 	if err != nil && revision == 0 {
@@ -346,10 +366,7 @@ func (n *Session) enter(ctx context.Context, f found) error {
 
 	if leads {
 		n.lead(f, revision)
-
-		for _, change := range changes {
-			n.log.Info(change)
-		}
+		n.noteStep(step)
 
 		if err := n.store.moveDeliveries(ctx); err != nil {
 			n.log.WithError(err).Warn("former notifications are not taken over; the next start tries it again")
@@ -498,6 +515,10 @@ func (n *Session) renew(ctx context.Context) error {
 	n.mu.Lock()
 	n.expires = begun.Add(n.ttl)
 	n.mu.Unlock()
+
+	if leads && !n.upgraded && n.former(f) == "" {
+		return n.upgrade(ctx, f)
+	}
 
 	return nil
 }

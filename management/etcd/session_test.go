@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/cluster/configuration"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/record"
@@ -22,6 +23,7 @@ func instance(id string) state.Instance {
 	return state.Instance{
 		Identity: cluster.Identity{ID: id, Node: "host-" + id},
 		Version:  "v1",
+		Schema:   etcd.Schema,
 		API:      []string{"unix:///s"},
 		Started:  time.Now().UTC().Round(0),
 	}

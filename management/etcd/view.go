@@ -50,6 +50,7 @@ type view struct {
 
 	unreadable copyOnWrite[string, string] // reasons by key below the prefix
 
+	unknown  map[string]*record.Unknown // fields of a newer version, by key below that of the view
 	reserved map[string]*inventory.Node // the nodes with reservations, as stored
 	snapshot *state.View                // nil: a record changed since the last one
 	changed  chan struct{}              // closed at the next change
@@ -72,6 +73,7 @@ func (v *view) reset() {
 	v.own = map[int64]bool{}
 	v.unreadable = copyOnWrite[string, string]{}
 	v.reserved = map[string]*inventory.Node{}
+	v.unknown = map[string]*record.Unknown{}
 }
 
 // copyOnWrite is a map that snapshots share. The first change after a snapshot copies
@@ -307,6 +309,7 @@ func (v *view) apply(e *clientv3.Event) {
 
 	err := v.applyRecord(key, deleted, e.Kv)
 	v.noteUnreadable("v/"+key, err)
+	v.noteUnknown(key, e)
 
 	switch {
 	case kind == job.Nodes.Name && err == nil:

@@ -52,6 +52,16 @@ var Kind = record.Kind[Member]{
 // Several reports whether there are other instances with an etcd inside, alive or not.
 func Several(r record.Reader) bool { return len(record.List(r, &Kind)) > 1 }
 
+// IDs returns the ids of the instances that belong to the manager, alive or not.
+func IDs(r record.Reader) []string {
+	var ids []string
+	for _, m := range record.List(r, &Kind) {
+		ids = append(ids, m.ID)
+	}
+
+	return ids
+}
+
 // Etcd is the etcd inside of this instance.
 type Etcd interface {
 	// Open makes the etcd reachable by those of other instances.

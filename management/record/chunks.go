@@ -3,7 +3,6 @@
 package record
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -41,6 +40,8 @@ type Split[T any] interface {
 	writes(k *Kind[T], key string, before, after *T) ([]Write, error)
 	// check returns the reason for which a chunk cannot be decoded, or nil.
 	check(rest string, value []byte) error
+	// rewrite returns a chunk as this build encodes it.
+	rewrite(rest string, value []byte) ([]byte, error)
 }
 
 // size returns the number of elements in each chunk, the last one excepted.
@@ -70,11 +71,14 @@ func (c *Chunks[T, E, C]) writes(k *Kind[T], key string, before, after *T) (writ
 		if len(stored) == len(list) && slices.EqualFunc(list[first:end], stored[first:end], c.Same) {
 			continue
 		}
-		b, err := json.Marshal(c.Chunk(key, number, list[first:end]))
+		chunk := c.Chunk(key, number, list[first:end])
+
+		b, err := Compressed[C]{}.Encode(&chunk)
 		if err != nil {
 			return nil, err
 		}
-		writes = append(writes, Write{k.Path(chunkName(key, number)), Compress(b)})
+
+		writes = append(writes, Write{k.Path(chunkName(key, number)), b})
 	}
 
 	for number := c.count(len(list)); number < c.count(len(stored)); number++ {
@@ -100,6 +104,18 @@ func (c *Chunks[T, E, C]) decode(rest string, value []byte) (number int, list []
 func (c *Chunks[T, E, C]) check(rest string, value []byte) error {
 	_, _, err := c.decode(rest, value)
 	return err
+}
+
+func (c *Chunks[T, E, C]) rewrite(rest string, value []byte) ([]byte, error) {
+	key, _, _ := strings.Cut(rest, "/")
+
+	number, list, err := c.decode(rest, value)
+	if err != nil {
+		return nil, err
+	}
+	chunk := c.Chunk(key, number, list)
+
+	return Compressed[C]{}.Encode(&chunk)
 }
 
 // chunked is the table of a kind with chunks. A record is put together when it is asked for.

@@ -76,8 +76,8 @@ type Any interface {
 	Path(key string) string
 	// HasSecrets reports whether records may have secrets.
 	HasSecrets() bool
-	// Rewrite returns the stored form of a record with its secrets converted.
-	Rewrite(key string, value []byte, convert Convert) ([]byte, error)
+	// Rewrite returns the stored form of a record with its secrets converted; convert may be nil.
+	Rewrite(rest string, value []byte, convert Convert) ([]byte, error)
 
 	// guard guards the commit of a transaction by all records.
 	guard(tx *Tx)
@@ -163,7 +163,7 @@ func (k *Kind[T]) Encode(r *T) ([]byte, error) {
 
 // Check implements Any.
 func (k *Kind[T]) Check(rest string, value []byte) error {
-	if k.Chunks != nil && strings.Contains(rest, "/") {
+	if k.isChunk(rest) {
 		return k.Chunks.check(rest, value)
 	}
 
@@ -177,13 +177,20 @@ func (k *Kind[T]) HasSecrets() bool { return k.Secret != nil }
 func (k *Kind[T]) guard(tx *Tx) { itemsOf(tx, k, "", !k.Single) }
 
 // Rewrite implements Any.
-func (k *Kind[T]) Rewrite(key string, value []byte, convert Convert) ([]byte, error) {
-	r, err := k.Decode(key, value, 0)
+func (k *Kind[T]) Rewrite(rest string, value []byte, convert Convert) ([]byte, error) {
+	if k.isChunk(rest) {
+		return k.Chunks.rewrite(rest, value)
+	}
+
+	r, err := k.Decode(rest, value, 0)
 	if err != nil {
 		return nil, err
 	}
-	return k.seal(key, r, convert)
+	return k.seal(rest, r, convert)
 }
+
+// isChunk reports whether a key of the kind, after its name, is that of a chunk.
+func (k *Kind[T]) isChunk(rest string) bool { return k.Chunks != nil && strings.Contains(rest, "/") }
 
 // seal returns the stored form of a record with its secrets converted. convert may be nil.
 func (k *Kind[T]) seal(key string, r *T, convert Convert) ([]byte, error) {

@@ -66,10 +66,13 @@ var conversions = []conversion{
 	},
 	{domain: variable.Change{}, wire: func(c any) any { return varsChangeOf(c.(variable.Change)) }},
 	{
-		domain:   state.Instance{},
-		wire:     func(in any) any { instance := in.(state.Instance); return instanceOf(&instance, instance) },
-		internal: map[string]string{"Identity": "its fields ID and Node are on the wire"},
-		added:    map[string]string{"Leads": "of the record of the lead"},
+		domain: state.Instance{},
+		wire:   func(in any) any { instance := in.(state.Instance); return instanceOf(&instance, instance) },
+		internal: map[string]string{
+			"Identity": "its fields ID and Node are on the wire",
+			"Schema":   "for the other instances; people compare versions",
+		},
+		added: map[string]string{"Leads": "of the record of the lead"},
 	},
 	{
 		domain: node.PingResult{},

@@ -18,10 +18,12 @@ import (
 type Instance struct {
 	cluster.Identity
 
-	Addr    string    `json:"addr"`         // of its host; empty: unknown
-	API     []string  `json:"api"`          // URLs of its API, that for other hosts last
-	CA      string    `json:"ca,omitempty"` // fingerprint of the CA of its https URL; empty: no HTTPS
-	Version string    `json:"version"`      // of clusterm
+	Addr    string   `json:"addr"`         // of its host; empty: unknown
+	API     []string `json:"api"`          // URLs of its API, that for other hosts last
+	CA      string   `json:"ca,omitempty"` // fingerprint of the CA of its https URL; empty: no HTTPS
+	Version string   `json:"version"`      // of clusterm
+	// Schema is the version of the stored data that the instance writes, once all do; empty: it is too old to tell.
+	Schema  string    `json:"schema,omitempty"`
 	Started time.Time `json:"started"`
 }
 
