@@ -61,6 +61,7 @@ func joinCommand(config cli.Flag) *cli.Command {
 			out := c.Root().Writer
 			fmt.Fprintf(out, "this host is an instance of the manager, with %d others; its data is in %s\n",
 				len(answer.Members)-1, file.DataDir)
+			printMissing(out, daemon.CheckFile(ctx, configOf(c)))
 			fmt.Fprintln(out, "start it:  systemctl enable --now clusterm")
 
 			if file.Listen == "" {
@@ -72,6 +73,18 @@ func joinCommand(config cli.Flag) *cli.Command {
 
 			return nil
 		},
+	}
+}
+
+// printMissing prints what the operator has to bring to an instance that has joined. problem is what the check of its
+// configuration has found, or nil.
+func printMissing(out io.Writer, problem error) {
+	fmt.Fprintln(out, "the join brings keys and records. Not in it: the configuration file, a folder of playbooks, and "+
+		"the files that\nthe configuration names, such as secrets of notifications and keys of single nodes; copy them "+
+		"from another instance")
+
+	if problem != nil {
+		fmt.Fprintf(out, "this host is not ready: %v\nsee if it is then:  clusterm check\n", problem)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -21,6 +22,26 @@ import (
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/pki"
 )
+
+// TestPrintMissing: a join names what it does not bring, and what the configuration lacks here.
+func TestPrintMissing(t *testing.T) {
+	t.Parallel()
+
+	var ready, not strings.Builder
+
+	printMissing(&ready, nil)
+	printMissing(&not, errors.New("playbooks: /srv/playbooks is missing"))
+
+	for _, want := range []string{"the configuration file", "playbooks", "notifications"} {
+		if !strings.Contains(ready.String(), want) {
+			t.Errorf("no %q in: %s", want, ready.String())
+		}
+	}
+
+	if strings.Contains(ready.String(), "not ready") || !strings.Contains(not.String(), "/srv/playbooks is missing") {
+		t.Errorf("it prints\n%s\nand\n%s", ready.String(), not.String())
+	}
+}
 
 // TestInvitationRuns: what clusterctl instance invite prints is a command of clusterm without the token, and the token
 // that this reads from stdin.
