@@ -3,8 +3,10 @@
 package systemtest
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,27 +16,148 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// formerPrograms is the folder of the programs before the upgrade: those of CLUSTERM_FORMER,
-// a folder with clusterm and clusterctl, or else a build of this tree with another version.
-func formerPrograms(t *testing.T) string {
+// formerVersion is what the programs before the upgrade show as their version.
+const formerVersion = "0.0.1"
+
+// formerPrograms is the folder of the programs before the upgrade: those of CLUSTERM_FORMER, a folder with clusterm and
+// clusterctl. Without it they are built of the last tag before this commit, of the commit in testdata/former, or, where
+// the checkout has neither, of this tree as it would be with the former version of the stored data and without a field:
+// then these are known to differ.
+func formerPrograms(t *testing.T) (dir string, differs bool) {
 	t.Helper()
 	skipWithoutLab(t)
 
 	if dir := os.Getenv("CLUSTERM_FORMER"); dir != "" {
-		return dir
+		t.Logf("the former programs are those in %s", dir)
+		return dir, false
 	}
 
-	dir := t.TempDir()
-	cmd := exec.CommandContext(suite.ctx, "go", "build", "-ldflags", "-s -w -X main.version=0.0.1", "-o", dir,
-		"./cmd/clusterm", "./cmd/clusterctl")
-	cmd.Dir = repoFile("")
+	tree, overlay := formerTree(t), ""
+	if tree == "" {
+		tree, overlay = repoFile(""), formerOverlay(t)
+		t.Log("the former programs are built of this tree with an overlay")
+	}
+
+	dir = t.TempDir()
+
+	args := []string{"build", "-ldflags", "-s -w -X main.version=" + formerVersion, "-o", dir}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+
+	cmd := exec.CommandContext(suite.ctx, "go", append(args, "./cmd/clusterm", "./cmd/clusterctl")...)
+	cmd.Dir = tree
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
 
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 
+	return dir, overlay != ""
+}
+
+// formerTree is the source of the version before; empty: the checkout does not have it.
+func formerTree(t *testing.T) string {
+	t.Helper()
+
+	git := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(suite.ctx, "git", args...)
+		cmd.Dir = repoFile("")
+		out, err := cmd.Output()
+
+		return strings.TrimSpace(string(out)), err
+	}
+
+	commit, err := git("describe", "--tags", "--abbrev=0", "HEAD^")
+	if err != nil {
+		named, _, _ := strings.Cut(string(readFile(t, "testdata/former")), "\n")
+		if commit, err = git("rev-parse", "--verify", "--quiet", named+"^{commit}"); err != nil {
+			return ""
+		}
+	}
+
+	dir := t.TempDir()
+	archive := filepath.Join(dir, "former.tar")
+	facts := "inventory/facts/program/built"
+
+	if _, err := git("archive", "--output", archive, commit); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, cmd := range []*exec.Cmd{
+		exec.CommandContext(suite.ctx, "tar", "-xf", archive, "-C", dir),
+		exec.CommandContext(suite.ctx, "cp", "-r", repoFile(facts), filepath.Dir(filepath.Join(dir, facts))),
+	} {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", cmd, err, out)
+		}
+	}
+
+	t.Logf("the former programs are built of %s", commit)
+
 	return dir
+}
+
+// formerOverlay makes this tree one that knows the former versions of the stored data only, and has no names of extra
+// variables in the records of rollouts.
+func formerOverlay(t *testing.T) string {
+	t.Helper()
+
+	dir, replace := t.TempDir(), map[string]string{}
+
+	for path, changes := range map[string][][2]string{
+		"inventory/etcd/client.go": {
+			{`const Schema = "3"`, `const Schema = "2"`}, {`const formerSchema = "2"`, `const formerSchema = "1"`},
+		},
+		"management/rollout/record.go": {{`json:"extra_names,omitempty"`, `json:"-"`}},
+	} {
+		text := string(readFile(t, repoFile(path)))
+
+		for _, c := range changes {
+			if strings.Count(text, c[0]) != 1 {
+				t.Fatalf("%s does not have once: %s", path, c[0])
+			}
+			text = strings.Replace(text, c[0], c[1], 1)
+		}
+
+		from, err := filepath.Abs(repoFile(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		to := filepath.Join(dir, strings.ReplaceAll(path, "/", "_"))
+		replace[from] = to
+		writeFile(t, to, []byte(text))
+	}
+
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	overlay := filepath.Join(dir, "overlay.json")
+	writeFile(t, overlay, text)
+
+	return overlay
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return text
+}
+
+func writeFile(t *testing.T, path string, text []byte) {
+	t.Helper()
+
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // replacePrograms installs other programs on host1 and restarts the manager, as an upgrade
@@ -82,7 +205,7 @@ func withoutTimes(text string) string {
 // TestUpgradeOfTheProgram: the programs are replaced under a fleet in use. The running job keeps
 // its runner, rollouts go on, and nothing that an operator set or saw is lost or differs.
 func TestUpgradeOfTheProgram(t *testing.T) {
-	former := formerPrograms(t)
+	former, _ := formerPrograms(t)
 	w := newWorld(t, setup{hosts: 6, programs: former, config: `
 repository: {url: ` + servedRepo + `, branch: main, interval: 10s}
 windows: [{name: always, groups: [service-worker], cron: "0 0 * * *", duration: 24h}]

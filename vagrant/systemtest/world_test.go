@@ -198,9 +198,15 @@ func (w *world) installManager(s setup) {
 func (w *world) programs(dir string) []file {
 	w.t.Helper()
 
+	return w.programsAt("/usr/local/bin", dir)
+}
+
+func (w *world) programsAt(at, dir string) []file {
+	w.t.Helper()
+
 	return []file{
-		w.read("/usr/local/bin/clusterm", 0o755, filepath.Join(dir, "clusterm")),
-		w.read("/usr/local/bin/clusterctl", 0o755, filepath.Join(dir, "clusterctl")),
+		w.read(at+"/clusterm", 0o755, filepath.Join(dir, "clusterm")),
+		w.read(at+"/clusterctl", 0o755, filepath.Join(dir, "clusterctl")),
 	}
 }
 
