@@ -316,6 +316,12 @@ var seeds = []seed{
 		becomes: `clientv3.WithRange(end),`,
 	},
 	{
+		name: "a restore revives an invitation", file: "management/etcd/restore.go",
+		pkg: "management/etcd", test: "TestRestoredTokens",
+		is:      `case isInvitation(key, value):`,
+		becomes: `case false:`,
+	},
+	{
 		name: "a half restored store is started", file: "inventory/etcd/client.go",
 		pkg: "management/daemon", test: "TestRestoreExisting",
 		is:      `	case Readable(stored), c.any:`,

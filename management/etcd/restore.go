@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
+	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/backup"
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
@@ -234,6 +235,18 @@ func (w *restorer) flush() error {
 	return etcd.Error(err)
 }
 
+// isInvitation reports whether a record is a token with which an instance may join.
+func isInvitation(key string, value []byte) bool {
+	id, is := strings.CutPrefix(key, "v/"+access.TokenKind.Path(""))
+	if !is {
+		return false
+	}
+
+	t, err := access.TokenKind.Decode(id, value, 0)
+
+	return err == nil && t.Role == access.RoleInstance // the check of the records reports an error
+}
+
 // restored returns the value to write for a record of a backup; nil: none. What a record says about revisions of the
 // store that was backed up is not true of another one.
 func restored(key string, value []byte) ([]byte, error) {
@@ -247,6 +260,8 @@ func restored(key string, value []byte) ([]byte, error) {
 	case strings.HasPrefix(full, "/v/members/"): // their etcds are no members of this one; they join anew
 		return nil, nil
 	case strings.HasPrefix(full, s.instancesPrefix()), full == s.holderKey(), strings.HasPrefix(full, s.ownerKey("")):
+		return nil, nil
+	case isInvitation(key, value): // it may have been spent or revoked since
 		return nil, nil
 	case full == s.secretsKey():
 		r, err := decode[secretsRecord](value)
