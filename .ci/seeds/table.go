@@ -322,6 +322,12 @@ var seeds = []seed{
 		becomes: `case false:`,
 	},
 	{
+		name: "a change does not store the result of its key", file: "management/etcd/audit.go",
+		pkg: "management/daemon", test: "TestRepeatedChangeUndoesNothing",
+		is:      `s.addResult(&ops, key, access.Result{})`,
+		becomes: `s.addResult(&ops, nil, access.Result{})`,
+	},
+	{
 		name: "a half restored store is started", file: "inventory/etcd/client.go",
 		pkg: "management/daemon", test: "TestRestoreExisting",
 		is:      `	case Readable(stored), c.any:`,

@@ -142,6 +142,14 @@ func (c *Change) Take(ctx context.Context, job string) ([]byte, error) {
 	return line, err
 }
 
+// Key returns the key whose result belongs into the transaction with the record, or nil.
+func (c *Change) Key() *Key {
+	if c.caller.Key == nil || !c.caller.Key.WithRecord {
+		return nil
+	}
+	return c.caller.Key
+}
+
 // Stored ends Take, after the transaction was carried out or not.
 func (c *Change) Stored(stored bool) {
 	next := changeOpen

@@ -23,10 +23,18 @@ const (
 type Key struct {
 	ID      string // identifies the caller, the operation and the client's key
 	Request string // digest of the request's content
+	// WithRecord has the transaction with the audit record store the result. Else the mutation stores its own, see
+	// Caller.Keep.
+	WithRecord bool
 	// Replayed is set if the mutation was carried out before and the stored
 	// result is returned.
 	Replayed bool
 }
+
+// ErrCarriedOut is returned by a transaction with the audit record of a mutation whose key has a result: the mutation
+// was carried out meanwhile by another request with the key.
+var ErrCarriedOut = inventory.Errorf(inventory.KindRefused,
+	"another request with the same Idempotency-Key has carried it out meanwhile").Do("repeat it with the key")
 
 // Result is the stored result of a mutation with a key.
 type Result struct {
@@ -50,6 +58,12 @@ type Results interface {
 	Result(ctx context.Context, key string) (*Result, error)
 }
 
+// Waiter has a view.
+type Waiter interface {
+	// Wait blocks until the view has reached the revision.
+	Wait(ctx context.Context, revision int64) error
+}
+
 // StoreResult is a part of a transaction: it stores the result of a mutation under its key. The commit
 // is KindConflict if there is one already.
 type StoreResult struct {
@@ -71,7 +85,7 @@ func (c Caller) Replayed() bool { return c.Key != nil && c.Key.Replayed }
 // or nil if the mutation was not carried out yet. Take the view to decide on
 // before calling Replay: then a result that Replay misses makes the write
 // conflict.
-func (c Caller) Replay(ctx context.Context, results Results, r state.Reader) (*Result, error) {
+func (c Caller) Replay(ctx context.Context, results Results, v Waiter) (*Result, error) {
 	if c.Key == nil {
 		return nil, nil
 	}
@@ -91,7 +105,7 @@ func (c Caller) Replay(ctx context.Context, results Results, r state.Reader) (*R
 
 	c.Key.Replayed = true
 
-	return result, r.Wait(ctx, result.Revision)
+	return result, v.Wait(ctx, result.Revision)
 }
 
 // Once makes and changes the records of a kind, each once for a key.

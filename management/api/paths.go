@@ -170,6 +170,17 @@ const (
 	HeaderProblem = "X-Clusterm-Problem"
 )
 
+// Keyless are the changes under /v1 that accept no Idempotency-Key, because they are not one transaction, and those of
+// the first generation that clients send. True: a repetition does no harm.
+var Keyless = map[string]bool{
+	PathPing: true, PathFleetDiff: true, PathScanHostKeys: true, PathTestPolicy: true, PathPreviewRollout: true,
+	PathObservations: true, PathSyncRepository: true, LegacyMonitorEvent: true,
+
+	PathImport: false, PathConfigure: false, PathFleetApply: false, PathAlerts: false, PathEndAlert: false,
+	PathRotate: false, PathTestNotification: false, PathRetryDeliveries: false, PathScan: false, PathReload: false,
+	PathJoin: false, LegacyConfig: false,
+}
+
 // MaxIdempotencyKey is the maximum length of HeaderIdempotencyKey in bytes.
 const MaxIdempotencyKey = 255
 

@@ -13,9 +13,11 @@
 // real manager. The reference at /v1/docs describes each call.
 //
 // Options.URL may list the instances of a manager. A request goes to the one that
-// answered last. If that one is unavailable, it goes to the next at once, unless it may
-// have been carried out and a repetition could do harm: then its error says so. Streams
-// continue where they were, and a read shows what any instance has shown before.
+// answered last. If that one is unavailable, it goes to the next at once, and if it does not
+// answer for a moment, the next is asked, too. A change has an idempotency key: it is carried
+// out once. The few that take none (api.Keyless) are not repeated if they may have been carried
+// out: then their error says so. Streams continue where they were, and a read shows what any
+// instance has shown before.
 //
 // Errors have the kinds of package inventory: inventory.KindOf distinguishes a
 // refusal from an invalid request and from an unreachable daemon
@@ -195,7 +197,7 @@ func (c *Client) IfMatch(tag string) *Client {
 	return &match
 }
 
-// IdempotencyKey returns a client that sends the key with submissions, retries,
+// IdempotencyKey returns a client that sends the key with each change, as with submissions, retries,
 // cancels and forgets. A retry with the same key returns the first result; a
 // different request with the key fails with KindKeyReused. The daemon stores
 // keys for a day. By default every request has a random key.
@@ -226,9 +228,7 @@ type call struct {
 	query  url.Values
 	in     any // JSON, unless nil
 	extra  time.Duration
-	// idempotent requests carry a key and are retried after a lost answer.
-	idempotent bool
-	key        string
+	key    string // the idempotency key
 	// tag, unless nil, receives the ETag of the answer.
 	tag *string
 	// also is a failure status with an ordinary JSON body.
@@ -250,11 +250,6 @@ func post[T any](ctx context.Context, c *Client, path string, in any, params ...
 	return ask[T](ctx, c, call{method: http.MethodPost, path: path, params: params, in: in})
 }
 
-// once is post with an idempotency key.
-func once[T any](ctx context.Context, c *Client, path string, in any, params ...string) (T, error) {
-	return ask[T](ctx, c, call{method: http.MethodPost, path: path, params: params, in: in, idempotent: true})
-}
-
 // remove deletes what is at a path.
 func remove(ctx context.Context, c *Client, path, ref string) (api.Changed, error) {
 	return ask[api.Changed](ctx, c, call{method: http.MethodDelete, path: path, params: []string{ref}})
@@ -269,65 +264,83 @@ func ask[T any](ctx context.Context, c *Client, k call) (out T, err error) {
 // maxPreallocated is the largest Content-Length to allocate in advance, in bytes.
 const maxPreallocated = 64 << 20
 
-// do sends the call and decodes the answer into out. It retries an idempotent
-// call after a lost answer, because the request may or may not have arrived.
+// do sends the call and decodes the answer into out. It retries a change with a key after a lost answer, because the
+// request may or may not have arrived.
 func (c *Client) do(ctx context.Context, k call, out any) error {
-	if !k.idempotent {
-		return c.try(ctx, k, out)
+	if k.keyed() {
+		k.key = cmp.Or(c.key, rand.Text())
 	}
 
-	if k.key = c.key; k.key == "" {
-		k.key = rand.Text()
-	}
-
-	p, broke := c.patience(), false
+	p, broke, arrived := c.patience(), false, false
 	for {
-		err := c.try(ctx, k, out)
+		mayHave, err := c.try(ctx, k, out)
 
 		// Once an answer was lost, even a refused connection is worth a retry.
-		broke = broke || errors.Is(err, errBroke)
-		if err == nil || !broke {
-			return err
+		broke, arrived = broke || errors.Is(err, errBroke), arrived || mayHave
+		if err == nil || !broke || k.key == "" {
+			return c.outcome(k, err, arrived)
 		}
 
 		if err := p.wait(ctx, err); err != nil {
-			return err
+			return c.outcome(k, err, arrived)
 		}
 	}
 }
 
-// try sends the call and decodes the answer into out. It does not retry, but it may try several instances.
-func (c *Client) try(ctx context.Context, k call, out any) error {
+// answer is the whole answer of an instance.
+type answer struct {
+	*http.Response
+	body []byte
+}
+
+// try sends the call and decodes the answer into out. It does not retry, but it may try several instances. arrived
+// reports whether a request without an answer may have arrived.
+func (c *Client) try(ctx context.Context, k call, out any) (arrived bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, c.opt.Timeout+k.extra)
 	defer cancel()
 
-	return c.failover(bounded, k, func(ctx context.Context, e *endpoint) error {
+	fetch := func(ctx context.Context, e *endpoint) (answer, error) {
 		res, err := c.send(ctx, e, k)
 		if err != nil {
-			return err
+			return answer{}, err
 		}
 		defer drain(res.Body)
 
-		return read(ctx, e, res, k, out)
-	})
+		body, err := whole(res)
+		if err != nil {
+			return answer{}, e.explain(ctx, err)
+		}
+
+		return answer{res, body}, nil
+	}
+
+	got, from, arrived, err := failover(bounded, c, k, fetch, func(answer) {})
+	if err != nil {
+		return arrived, err
+	}
+
+	return arrived, got.decode(from, k, out)
 }
 
-// read decodes the answer of an instance into out.
-func read(ctx context.Context, e *endpoint, res *http.Response, k call, out any) error {
+// whole reads the body of an answer.
+func whole(res *http.Response) ([]byte, error) {
 	var read bytes.Buffer
 	if n := res.ContentLength; n > 0 && n <= maxPreallocated {
 		read.Grow(int(n) + bytes.MinRead)
 	}
 
-	if _, err := read.ReadFrom(res.Body); err != nil {
-		return e.explain(ctx, err)
-	}
+	_, err := read.ReadFrom(res.Body)
 
+	return read.Bytes(), err
+}
+
+// decode decodes the answer of an instance into out.
+func (a answer) decode(from *endpoint, k call, out any) error {
 	if k.tag != nil {
-		*k.tag = res.Header.Get("ETag")
+		*k.tag = a.Header.Get("ETag")
 	}
 
-	body := read.Bytes()
+	body := a.body
 
 	if out == nil {
 		return nil
@@ -348,7 +361,7 @@ func read(ctx context.Context, e *endpoint, res *http.Response, k call, out any)
 	}
 
 	if err != nil {
-		return e.foreign(res, body)
+		return from.foreign(a.Response, body)
 	}
 
 	return nil
@@ -495,20 +508,15 @@ func (c *Client) guardIdle(e *endpoint, req *http.Request, k call) {
 }
 
 // mayRepeat reports whether the call may be sent again while it is unknown whether it was carried out.
-func (c *Client) mayRepeat(k call) bool {
-	return k.method == http.MethodGet || k.key != "" || k.repeatable() && c.match == ""
-}
+func (c *Client) mayRepeat(k call) bool { return k.key != "" || k.harmless() }
 
-// repeatable reports whether the call has the same effect if it arrives twice: it says
-// how something is, or is to be.
-func (k call) repeatable() bool {
-	switch k.path {
-	case api.PathObservations, api.LegacyMonitorEvent, api.PathPing, api.PathFleetDiff, api.PathScanHostKeys,
-		api.PathTestPolicy, api.PathPreviewRollout, api.PathSyncRepository:
-		return true
-	}
+// harmless reports whether it does no harm if the call arrives twice.
+func (k call) harmless() bool { return k.method == http.MethodGet || api.Keyless[k.path] }
 
-	return k.method == http.MethodPut || k.method == http.MethodPatch
+// keyed reports whether the call takes an idempotency key.
+func (k call) keyed() bool {
+	_, keyless := api.Keyless[k.path]
+	return k.method != http.MethodGet && !keyless
 }
 
 // exchange sends the request, and reports it to the observer.

@@ -160,7 +160,7 @@ func (c *Client) Facts(ctx context.Context, name string, inspection int) (api.No
 
 // Forget removes the records of nodes.
 func (c *Client) Forget(ctx context.Context, f api.Forget) (api.Changed, error) {
-	return once[api.Changed](ctx, c, api.PathForget, f)
+	return post[api.Changed](ctx, c, api.PathForget, f)
 }
 
 // importTime is how long the manager may take for an import, beyond the time of a request.
@@ -315,7 +315,7 @@ func listed[T any](ctx context.Context, c *Client, path string, page []Page) (ap
 
 // Submit submits a job and returns it as accepted, without waiting for its end.
 func (c *Client) Submit(ctx context.Context, r api.JobRequest) (api.Job, error) {
-	return once[api.Job](ctx, c, api.PathJobs, r)
+	return post[api.Job](ctx, c, api.PathJobs, r)
 }
 
 // JobFilter selects jobs that match every non-empty field.
@@ -364,12 +364,12 @@ func (c *Client) Job(ctx context.Context, id string) (api.Job, error) {
 // Cancel asks a job to stop, without waiting for its end. A second cancel skips
 // its cleanup.
 func (c *Client) Cancel(ctx context.Context, id string) (api.Job, error) {
-	return once[api.Job](ctx, c, api.PathCancel, nil, id)
+	return post[api.Job](ctx, c, api.PathCancel, nil, id)
 }
 
 // Retry submits an ended job again, with its pinned inputs.
 func (c *Client) Retry(ctx context.Context, id string, r api.Retry) (api.Job, error) {
-	return once[api.Job](ctx, c, api.PathRetry, r, id)
+	return post[api.Job](ctx, c, api.PathRetry, r, id)
 }
 
 // ExplainJob returns the reasons for the status of a job; id may be "active" or

@@ -11,7 +11,7 @@ import (
 // Plan makes a plan of the job in the request. Nothing is done; with JobRequest.Check,
 // a job checks at once which changes Ansible foresees.
 func (c *Client) Plan(ctx context.Context, r api.JobRequest) (api.Plan, error) {
-	return once[api.Plan](ctx, c, api.PathPlans, r)
+	return post[api.Plan](ctx, c, api.PathPlans, r)
 }
 
 // Plans returns the plans, the newest first, or a page of them.
@@ -27,7 +27,7 @@ func (c *Client) PlanOf(ctx context.Context, id string) (api.Plan, error) {
 // ApplyPlan submits the job of a plan. It fails with KindRefused if the world has changed
 // since the plan was made, and names the changes.
 func (c *Client) ApplyPlan(ctx context.Context, id string) (api.Job, error) {
-	return once[api.Job](ctx, c, api.PathApplyPlan, nil, id)
+	return post[api.Job](ctx, c, api.PathApplyPlan, nil, id)
 }
 
 // DeletePlan removes a plan. Its job, if it was applied, goes on.

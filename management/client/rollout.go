@@ -17,7 +17,7 @@ func (c *Client) PreviewRollout(ctx context.Context, r api.RolloutRequest) (api.
 
 // StartRollout starts a rollout.
 func (c *Client) StartRollout(ctx context.Context, r api.RolloutRequest) (api.Rollout, error) {
-	return once[api.Rollout](ctx, c, api.PathRollouts, r)
+	return post[api.Rollout](ctx, c, api.PathRollouts, r)
 }
 
 // ListRollouts returns the rollouts, the newest first, or a page of them.
@@ -42,5 +42,5 @@ func (c *Client) WatchRollout(ctx context.Context, id string, each func(api.Roll
 // ControlRollout carries out an act on a rollout. path is that of the act, as api.PathPauseRollout, and in is its
 // request. It returns the rollout; api.PathUndoRollout returns the new one.
 func (c *Client) ControlRollout(ctx context.Context, path string, in any, id string) (api.Rollout, error) {
-	return once[api.Rollout](ctx, c, path, in, id)
+	return post[api.Rollout](ctx, c, path, in, id)
 }

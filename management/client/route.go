@@ -167,7 +167,11 @@ func transport(socket string, secure *tls.Config, several bool) *http.Transport 
 // tcpUserTimeout is TCP_USER_TIMEOUT of Linux, which package syscall lacks.
 const tcpUserTimeout = 18
 
-// giveUpSoon ends a connection whose host confirms nothing of what was sent for quickDial. Without it, a request over
+// deadAfter is how long a host may confirm nothing of what was sent. It bounds streams and the changes that are not
+// repeated; a few lost packets take less.
+const deadAfter = 4 * time.Second
+
+// giveUpSoon ends a connection whose host confirms nothing of what was sent for deadAfter. Without it, a request over
 // an open connection to a dead host would take all its time.
 func giveUpSoon(network, _ string, c syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") || runtime.GOOS != "linux" {
@@ -176,7 +180,7 @@ func giveUpSoon(network, _ string, c syscall.RawConn) error {
 
 	// Without the option it is only slower.
 	return c.Control(func(fd uintptr) {
-		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(quickDial.Milliseconds()))
+		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(deadAfter.Milliseconds()))
 	})
 }
 
@@ -268,42 +272,134 @@ type failure struct {
 	err error
 }
 
+// hedge is how long an instance has to answer before another one is asked, too. It is far more than an answer takes, and
+// lets a client find another instance within a second, if the one that it asks, or its host, stands still: then the
+// host may still confirm what it gets, and no connection ends.
+const hedge = 500 * time.Millisecond
+
+// attempted is the result of an attempt at an endpoint.
+type attempted[T any] struct {
+	failure
+	value T
+}
+
 // failover calls attempt with the instance that answered last and, while it is unavailable, with the others. It never
-// repeats a call that may have been carried out, unless that is harmless. While there are others, an instance has
-// quickDial to accept the connection; if all fail, those that did not accept it in time get another chance.
-func (c *Client) failover(ctx context.Context, k call, attempt func(context.Context, *endpoint) error) error {
+// repeats a call that may have been carried out, unless that is harmless. A call that may be repeated goes to another
+// instance, too, if there is no answer for hedge; the first answer counts, and drop gets the values of others. While
+// there are others, an instance has quickDial to accept the connection; if all fail, those that did not accept it in time
+// get another chance. from gave the value; arrived reports whether a request without an answer may have arrived.
+func failover[T any](
+	ctx context.Context, c *Client, k call, attempt func(context.Context, *endpoint) (T, error), drop func(T),
+) (value T, from *endpoint, arrived bool, err error) {
 	pending := c.route.order()
 	if len(pending) == 1 {
-		return c.outcome(k, attempt(ctx, pending[0]))
+		value, err := attempt(ctx, pending[0])
+		return value, pending[0], mayHaveArrived(err), err
 	}
 
 	var failed []failure
 
 	limit := quickDial
 	for {
+		first, failures := race(context.WithValue(ctx, dialLimitKey{}, limit), c, k, pending, attempt, drop)
+
 		var slow []*endpoint
 
-		for _, e := range pending {
-			err := attempt(context.WithValue(ctx, dialLimitKey{}, limit), e)
+		for _, f := range failures {
+			arrived = arrived || mayHaveArrived(f.err)
 
-			if ctx.Err() != nil || !c.isForOthers(k, err) {
-				c.route.note(e, err)
-				return c.outcome(k, err)
+			if dial, ok := errors.AsType[*dialError](f.err); ok && dial.timedOut() {
+				slow = append(slow, f.at)
 			}
 
-			if dial, ok := errors.AsType[*dialError](err); ok && dial.timedOut() {
-				slow = append(slow, e)
-			}
+			failed = append(slices.DeleteFunc(failed, func(g failure) bool { return g.at == f.at }), f)
+		}
 
-			failed = append(slices.DeleteFunc(failed, func(f failure) bool { return f.at == e }), failure{e, err})
+		if first != nil {
+			c.route.note(first.at, first.err)
+			return first.value, first.at, arrived || mayHaveArrived(first.err), first.err
 		}
 
 		if len(slow) == 0 || limit != quickDial {
-			return noAnswer(failed)
+			return value, nil, arrived, noAnswer(failed)
 		}
 
 		pending, limit = slow, maxDial/time.Duration(len(slow))
 	}
+}
+
+// race makes one attempt at each endpoint, until one has a result that is final: the next begins after a failure, or
+// without an answer for hedge.
+func race[T any](
+	ctx context.Context, c *Client, k call, pending []*endpoint,
+	attempt func(context.Context, *endpoint) (T, error), drop func(T),
+) (first *attempted[T], failures []failure) {
+	var (
+		results = make(chan attempted[T], len(pending))
+		cancels = map[*endpoint]context.CancelFunc{}
+		begun   int
+	)
+
+	silent := time.NewTimer(hedge + k.extra)
+	defer silent.Stop()
+
+	begin := func() {
+		if begun == len(pending) {
+			return
+		}
+
+		e := pending[begun]
+		begun++
+
+		trying, cancel := context.WithCancel(ctx)
+		cancels[e] = cancel
+
+		silent.Reset(hedge + k.extra)
+
+		go func() {
+			value, err := attempt(trying, e)
+			results <- attempted[T]{failure{e, err}, value}
+		}()
+	}
+
+	for begin(); len(failures) < begun; {
+		select {
+		case <-silent.C:
+			if c.mayRepeat(k) {
+				begin()
+			}
+		case got := <-results:
+			if ctx.Err() == nil && c.isForOthers(k, got.err) {
+				cancels[got.at]()
+				failures = append(failures, got.failure)
+
+				begin()
+
+				continue
+			}
+
+			// The context of a stream lives on, with that of the caller.
+			delete(cancels, got.at)
+
+			for _, cancel := range cancels {
+				cancel()
+			}
+
+			left := begun - len(failures) - 1
+
+			go func() {
+				for range left {
+					if late := <-results; late.err == nil {
+						drop(late.value)
+					}
+				}
+			}()
+
+			return &got, failures
+		}
+	}
+
+	return nil, failures
 }
 
 // isForOthers reports whether another instance may be tried after a failure: nothing was sent, or the instance is
@@ -318,14 +414,10 @@ func (c *Client) isForOthers(k call, err error) bool {
 // errUnknown is added to the message of a change with an unknown outcome.
 const errUnknown = "whether it carried out the change is unknown"
 
-// outcome adds to an error that a change may have been carried out.
-func (c *Client) outcome(k call, err error) error {
+// outcome adds to the error of a change that it may have been carried out, if a request has arrived.
+func (c *Client) outcome(k call, err error, arrived bool) error {
 	e, ok := errors.AsType[*inventory.Error](err)
-	if !ok || c.mayRepeat(k) {
-		return err
-	}
-
-	if _, unsent := errors.AsType[*dialError](err); unsent || !lost(err) {
+	if !ok || !arrived || k.harmless() || e.Kind != inventory.KindUnavailable {
 		return err
 	}
 
@@ -334,6 +426,12 @@ func (c *Client) outcome(k call, err error) error {
 	unknown.Remedy = "look whether it did before you repeat the command"
 
 	return &unknown
+}
+
+// mayHaveArrived reports whether the error is that of a request which was sent, and has no answer.
+func mayHaveArrived(err error) bool {
+	_, unsent := errors.AsType[*dialError](err)
+	return !unsent && lost(err)
 }
 
 // lost reports whether the error is that of a request without an answer.

@@ -113,8 +113,8 @@ func connect(t *testing.T, urls ...string) *Client {
 	return c
 }
 
-// TestFailover: a call goes to the second instance if the first one cannot have carried it out, or if it may be carried
-// out again. Nothing else is sent twice.
+// TestFailover: a call goes to the second instance if the first one cannot have carried it out, if it has a key, or if
+// it may be carried out again. Nothing else is sent twice.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 
@@ -124,31 +124,36 @@ func TestFailover(t *testing.T) {
 	calls := []struct {
 		name   string
 		repeat bool
+		keyed  bool
 		do     func(context.Context, *Client) error
 	}{
-		{"get", true, func(ctx context.Context, c *Client) error { _, err := c.Node(ctx, "a-1"); return err }},
-		{"patch", true, func(ctx context.Context, c *Client) error {
+		{"get", true, false, func(ctx context.Context, c *Client) error { _, err := c.Node(ctx, "a-1"); return err }},
+		{"patch", true, true, func(ctx context.Context, c *Client) error {
 			_, err := c.PatchNode(ctx, "a-1", patch)
 			return err
 		}},
-		{"submit", true, func(ctx context.Context, c *Client) error {
+		{"submit", true, true, func(ctx context.Context, c *Client) error {
 			_, err := c.Submit(ctx, api.JobRequest{})
 			return err
 		}},
-		{"observe", true, func(ctx context.Context, c *Client) error {
+		{"observe", true, false, func(ctx context.Context, c *Client) error {
 			_, err := c.Observe(ctx, api.Report{})
 			return err
 		}},
-		{"conditional patch", false, func(ctx context.Context, c *Client) error {
+		{"conditional patch", true, true, func(ctx context.Context, c *Client) error {
 			_, err := c.IfMatch(Tag(7)).PatchNode(ctx, "a-1", patch)
 			return err
 		}},
-		{"post", false, func(ctx context.Context, c *Client) error {
+		{"post", true, true, func(ctx context.Context, c *Client) error {
 			_, err := c.CreateToken(ctx, api.TokenRequest{})
 			return err
 		}},
-		{"delete", false, func(ctx context.Context, c *Client) error {
+		{"delete", true, true, func(ctx context.Context, c *Client) error {
 			_, err := c.RevokeToken(ctx, "ci")
+			return err
+		}},
+		{"import", false, false, func(ctx context.Context, c *Client) error {
+			_, err := c.Import(ctx, api.Import{})
 			return err
 		}},
 	}
@@ -211,7 +216,8 @@ func TestFailover(t *testing.T) {
 
 				if goesOn && asked == 1 {
 					key := first.got()[0].Header.Get(api.HeaderIdempotencyKey)
-					if again := second.got()[0].Header.Get(api.HeaderIdempotencyKey); again != key {
+					again := second.got()[0].Header.Get(api.HeaderIdempotencyKey)
+					if again != key || call.keyed != (key != "") {
 						t.Errorf("the request was repeated with the key %q after %q", again, key)
 					}
 				}
@@ -236,7 +242,7 @@ func TestGiveUpSoon(t *testing.T) {
 
 	at := start(t, ok)
 
-	for several, want := range map[bool]int{true: int(quickDial.Milliseconds()), false: 0} {
+	for several, want := range map[bool]int{true: int(deadAfter.Milliseconds()), false: 0} {
 		conn, err := transport("", nil, several).DialContext(t.Context(), "tcp", at.Listener.Addr().String())
 		errtest.None(t, err)
 
@@ -256,12 +262,83 @@ func TestGiveUpSoon(t *testing.T) {
 	}
 
 	c := connect(t, at.URL, refused)
-	k := call{method: http.MethodPost, path: api.PathTokens}
 
-	err := c.outcome(k, c.route.endpoints[0].explain(t.Context(), syscall.ETIMEDOUT))
+	err := c.route.endpoints[0].explain(t.Context(), syscall.ETIMEDOUT)
+	err = c.outcome(call{method: http.MethodPost, path: api.PathImport}, err, mayHaveArrived(err))
 	if err == nil || !strings.Contains(err.Error(), errUnknown) {
 		t.Error(err)
 	}
+}
+
+// TestHedge: a call that may be repeated goes to another instance, too, while the first one stands still. Its answer
+// counts, and the next call begins there. Another call waits.
+func TestHedge(t *testing.T) {
+	t.Parallel()
+
+	still := func(t *testing.T) (*instance, chan struct{}) {
+		t.Helper()
+
+		thaw := make(chan struct{})
+		s := start(t, func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-thaw:
+				ok(w, r)
+			case <-r.Context().Done():
+			}
+		})
+		t.Cleanup(func() { close(thaw) })
+
+		return s, thaw
+	}
+
+	for name, do := range map[string]func(context.Context, *Client) error{
+		"read":   func(ctx context.Context, c *Client) error { _, err := c.Node(ctx, "a-1"); return err },
+		"change": func(ctx context.Context, c *Client) error { _, err := c.RevokeToken(ctx, "ci"); return err },
+		"stream": func(ctx context.Context, c *Client) error {
+			_, _, err := c.open(ctx, call{method: http.MethodGet, path: api.PathLog, params: []string{"1"}})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			first, _ := still(t)
+			second := start(t, ok)
+			c := connect(t, first.URL, second.URL)
+
+			errtest.None(t, do(t.Context(), c))
+			errtest.None(t, do(t.Context(), c))
+
+			if n, m := len(first.got()), len(second.got()); n != 1 || m != 2 {
+				t.Fatalf("the instances got %d and %d requests, want 1 and 2", n, m)
+			}
+
+			key := first.got()[0].Header.Get(api.HeaderIdempotencyKey)
+			if again := second.got()[0].Header.Get(api.HeaderIdempotencyKey); again != key {
+				t.Errorf("the request has the keys %q and %q", key, again)
+			}
+		})
+	}
+
+	t.Run("without a key", func(t *testing.T) {
+		t.Parallel()
+
+		first, second := start(t, ok), start(t, ok)
+		c, k := connect(t, first.URL, second.URL), call{method: http.MethodPost, path: api.PathScan}
+
+		// The attempt takes until another one would have begun.
+		asked := 0
+		attempt := func(context.Context, *endpoint) (int, error) {
+			asked++
+			<-time.After(2 * hedge)
+
+			return asked, nil
+		}
+
+		if _, _, _, err := failover(t.Context(), c, k, attempt, func(int) {}); err != nil || asked != 1 {
+			t.Errorf("%d attempts: %v", asked, err)
+		}
+	})
 }
 
 // TestNoInstance names each instance with its failure once.

@@ -96,17 +96,8 @@ func (c *Client) open(ctx context.Context, k call) (*http.Response, *endpoint, e
 	within, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(c.opt.Timeout, func() { cancel(context.DeadlineExceeded) })
 
-	var (
-		res  *http.Response
-		from *endpoint
-	)
-
-	err := c.failover(within, k, func(ctx context.Context, e *endpoint) (err error) {
-		res, err = c.send(ctx, e, k)
-		from = e
-
-		return err
-	})
+	send := func(ctx context.Context, e *endpoint) (*http.Response, error) { return c.send(ctx, e, k) }
+	res, from, _, err := failover(within, c, k, send, func(res *http.Response) { _ = res.Body.Close() })
 
 	// A timer that fired has cancelled the body as well.
 	if !timer.Stop() && err == nil {

@@ -138,7 +138,7 @@ func (d *Daemon) wireUseCases() {
 		Keys: server.Keys{HostKeys: d.nodes, GossipKey: d.gossipKey, SSHKey: d.sshKey, Secrets: d.secrets},
 		Access: server.Access{
 			PlainHTTPRole: access.Role(d.file.PlainRole), CertifiedCaller: mtls.Caller(d.clients),
-			Certificates: d.clients, Tokens: d.tokens, Audit: d.audit, Trail: d.trail,
+			Certificates: d.clients, Tokens: d.tokens, Audit: d.audit, Trail: d.trail, Results: d.store,
 		},
 		Telemetry: server.Telemetry{
 			Room: d.room, Health: d.health, Version: d.version, Metrics: d.metrics.Handler(), Registerer: d.metrics, Logger: log,

@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/audit"
@@ -78,7 +79,8 @@ func (s *Store) WriteAudit(ctx context.Context, w audit.Write) (int64, error) {
 	return result.revision, result.err
 }
 
-// commitRecorded is commit for the last write of a mutation: the transaction has its audit entry, too.
+// commitRecorded is commit for the last write of a mutation: the transaction has its audit entry, too, and the result
+// of its key.
 func (s *Store) commitRecorded(ctx context.Context, ops etcd.Ops) (int64, error) {
 	change := access.ChangeOf(ctx)
 
@@ -90,9 +92,26 @@ func (s *Store) commitRecorded(ctx context.Context, ops etcd.Ops) (int64, error)
 		return s.commit(ctx, ops)
 	}
 
-	ops.Then = append(slices.Clip(ops.Then), s.entryOps(entry)...)
+	ops = etcd.Ops{If: slices.Clip(ops.If), Then: append(slices.Clip(ops.Then), s.entryOps(entry)...)}
+
+	key := change.Key()
+	if err := s.addResult(&ops, key, access.Result{}); err != nil {
+		change.Stored(false)
+		return 0, err
+	}
+
 	revision, err := s.commit(ctx, ops)
 	change.Stored(revision != 0)
+
+	// Another decision would meet the same result again.
+	if key != nil && inventory.KindOf(err) == inventory.KindConflict {
+		switch result, unread := s.Result(ctx, key.ID); {
+		case unread != nil:
+			return 0, unread
+		case result != nil:
+			return 0, access.ErrCarriedOut
+		}
+	}
 
 	return revision, err
 }

@@ -78,8 +78,8 @@ func atRevision(key string, revision int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
 }
 
-// headOps is the number of operations that commit adds, with the audit entry of commitRecorded.
-const headOps = 2
+// headOps is the number of operations that commit adds, with the audit entry of commitRecorded and the result of a key.
+const headOps = 3
 
 // pack distributes parts over as few transactions as etcd's limits allow. It never
 // splits a part, and leaves room for spare operations in each transaction. It

@@ -22,7 +22,7 @@ type Route struct {
 	Query        []Param
 	Roles        []string
 	Conditional  bool
-	Idempotent   bool
+	Keyed        bool
 	// Failures are the shared answers to failures that every route of its family has, by status.
 	Failures map[string]string
 	Doc      *Doc
@@ -278,7 +278,7 @@ func (r Route) params() []*yaml.Node {
 		out = append(out, p.node("query"))
 	}
 
-	if r.Idempotent {
+	if r.Keyed {
 		out = append(out, shared("IdempotencyKey"))
 	}
 
@@ -328,7 +328,7 @@ func (b *build) responses(r Route) *yaml.Node {
 		all["412"] = shared("Precondition")
 	}
 
-	if r.Idempotent {
+	if r.Keyed {
 		all["422"] = shared("KeyReused")
 	}
 
@@ -371,7 +371,7 @@ func (r Route) headers() *yaml.Node {
 		set(out, "ETag", header("ETag"))
 	}
 
-	if r.Idempotent {
+	if r.Keyed {
 		set(out, "Idempotency-Replayed", header("Replayed"))
 	}
 

@@ -118,11 +118,11 @@ func TestTypes(t *testing.T) {
 	errtest.None(t, err)
 
 	route := openapi.Route{
-		Method:     "POST",
-		Path:       "/samples",
-		Roles:      []string{"admin"},
-		Idempotent: true,
-		Failures:   map[string]string{"default": "Problem"},
+		Method:   "POST",
+		Path:     "/samples",
+		Roles:    []string{"admin"},
+		Keyed:    true,
+		Failures: map[string]string{"default": "Problem"},
 		Doc: &openapi.Doc{
 			ID: "make", Tag: "Samples", Summary: "Make a sample", Body: sample{}, Answer: list[sample]{},
 			Success: "The samples.", Fails: openapi.Fails{404: ""},

@@ -159,9 +159,9 @@ func showReplayed(w http.ResponseWriter, r *http.Request, c access.Caller) {
 }
 
 // guarded returns the caller of a change with its precondition; see precondition.
-func guarded(r *http.Request, name string, revision func(*state.View) (int64, error)) (access.Caller, error) {
-	c := caller(r)
-
+func guarded(
+	r *http.Request, c access.Caller, name string, revision func(*state.View) (int64, error),
+) (access.Caller, error) {
 	var err error
 
 	c.Precondition, err = precondition(r, name, revision)

@@ -28,7 +28,7 @@ var Document = sync.OnceValues(func() ([]byte, error) {
 		for _, rt := range all {
 			r := openapi.Route{
 				Method: rt.Method, Path: rt.Path, Query: rt.Query, Conditional: rt.Conditional,
-				Idempotent: rt.Idempotent, Failures: rt.Family.Failures, Doc: rt.Doc,
+				Keyed: rt.Keyed(), Failures: rt.Family.Failures, Doc: rt.Doc,
 			}
 
 			if r.Doc != nil && r.Doc.Tag == "" {

@@ -1030,6 +1030,17 @@ func testCtx(t *testing.T) context.Context {
 }
 
 // options returns the options of a server on the fake manager.
+// Result implements access.Results.
+func (m *fakeManager) Result(_ context.Context, key string) (*access.Result, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	if result, ok := m.results[key]; ok {
+		return &result, nil
+	}
+	return nil, nil
+}
+
 func (m *fakeManager) options(config *fakeSettings) server.Options {
 	store := newTokens()
 	m.tokens = store
@@ -1070,6 +1081,7 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Access: server.Access{
 			Tokens:       access.NewTokens(store, noAudit{}, inventory.DefaultGroups),
 			Certificates: access.NewCertificates(store, noAudit{}, fakeIssued),
+			Results:      m,
 		},
 		Limits: server.Limits{StreamGrace: 100 * time.Millisecond},
 	}

@@ -16,7 +16,8 @@ import (
 func (s *Server) gossipKeyRoutes() []rest.Route {
 	return []rest.Route{
 		act(s, s.postRotateGossipKey, rest.Route{
-			Path: api.PathRotateGossipKey, Allow: access.Admins,
+			Shows: api.PathGossipKey,
+			Path:  api.PathRotateGossipKey, Allow: access.Admins,
 			Doc: &openapi.Doc{
 				ID: "rotateGossipKey", Summary: "Rotate the gossip key",
 				Text: "Begins to replace the key that encrypts the gossip, or lets the running rotation go on at " +

@@ -4,8 +4,11 @@ package server
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
+	"time"
 
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/openapi"
@@ -61,34 +64,95 @@ func act[B, A any](
 			return err
 		}
 
-		c := caller(r)
-		if rt.Idempotent {
-			var request any
-			if !empty {
-				request = body
-			}
+		var request any
+		if !empty {
+			request = body
+		}
 
-			if c, err = keyed(r, request); err != nil {
+		return s.once(w, r, request, func(c access.Caller) error {
+			answer, err := do(r, c, body)
+			if err != nil {
 				return err
 			}
-		}
 
-		answer, err := do(r, c, body)
-		if err != nil {
-			return err
-		}
+			showReplayed(w, r, c)
 
-		showReplayed(w, r, c)
+			if err := s.showChange(w, r, rt, answer); err != nil {
+				return err
+			}
 
-		if err := s.showChange(w, r, rt, answer); err != nil {
-			return err
-		}
-
-		return rest.WriteJSON(w, cmp.Or(rt.Doc.Status, http.StatusOK), answer)
+			return rest.WriteJSON(w, cmp.Or(rt.Doc.Status, http.StatusOK), answer)
+		})
 	}
 
 	return rt
 }
+
+// once has a change carried out for its caller, and answered, unless the request has an Idempotency-Key under which it
+// was: then the answer shows what is there now.
+func (s *Server) once(w http.ResponseWriter, r *http.Request, body any, serve func(access.Caller) error) error {
+	c, err := keyed(r, body)
+	if err != nil {
+		return err
+	}
+
+	if c.Key == nil || rest.RouteOf(r).Idempotent {
+		return serve(c)
+	}
+
+	if done, err := s.replay(w, r, c); done || err != nil {
+		return err
+	}
+
+	c.Key.WithRecord = true
+
+	if err = serve(c); errors.Is(err, access.ErrCarriedOut) {
+		if done, err := s.replay(w, r, c); done || err != nil {
+			return err
+		}
+	}
+
+	return err
+}
+
+// replay answers a request whose change was carried out before under its key.
+func (s *Server) replay(w http.ResponseWriter, r *http.Request, c access.Caller) (done bool, err error) {
+	result, err := c.Replay(r.Context(), s.Results, s.State)
+	if result == nil || err != nil {
+		return false, err
+	}
+
+	showReplayed(w, r, c)
+
+	rt := rest.RouteOf(r)
+	if changed, ok := rt.Doc.Answer.(api.Changed); ok {
+		changed.Revision = result.Revision
+		s.awaitView(w, r, changed.Revision)
+
+		return true, rest.WriteJSON(w, http.StatusOK, changed)
+	}
+
+	if rt.Shows == "" {
+		return true, inventory.Errorf(inventory.KindExpired,
+			"the request was carried out at %s, and its answer is not kept", result.Time.UTC().Format(time.RFC3339)).
+			Do("list what it made; to do it once more, make a new Idempotency-Key")
+	}
+
+	// The preconditions were those of the change.
+	read := r.Clone(r.Context())
+	read.Header.Del("If-None-Match")
+
+	return true, s.route(http.MethodGet, rt.Shows).Serve(as{w, cmp.Or(rt.Doc.Status, http.StatusOK)}, read)
+}
+
+// as writes the answer of another route with a status of its own.
+type as struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a as) WriteHeader(int) { a.ResponseWriter.WriteHeader(a.status) }
 
 // showChange sets the headers of the answer to a change which the document announces.
 func (s *Server) showChange(w http.ResponseWriter, r *http.Request, rt rest.Route, answer any) error {

@@ -26,12 +26,12 @@ func (s *Server) postScanHostKeys(r *http.Request, c access.Caller, _ openapi.Em
 	return hostKeysOf(keys), nil
 }
 
-func (s *Server) putHostKeys(r *http.Request, _ access.Caller, body api.HostKeyTrust) (api.Node, error) {
+func (s *Server) putHostKeys(r *http.Request, c access.Caller, body api.HostKeyTrust) (api.Node, error) {
 	name := rest.Param(r, "name")
 
 	rest.Note(r, "nodes", []string{name})
 
-	c, err := guarded(r, name, func(v *state.View) (int64, error) {
+	c, err := guarded(r, c, name, func(v *state.View) (int64, error) {
 		n, err := v.Node(name)
 		return n.Revision, err
 	})

@@ -56,14 +56,14 @@ func TestIdempotencyKey(t *testing.T) {
 
 	if res, text := s.exchange(
 		t,
-		"PATCH",
-		"/v1/vars/global",
-		`{}`,
+		"POST",
+		"/v1/config/reload",
+		"",
 		api.HeaderIdempotencyKey,
 		"k1",
 	); res.StatusCode != 400 ||
 		!strings.Contains(text, "has no meaning") {
-		t.Errorf("a change that may be repeated: %d %s", res.StatusCode, text)
+		t.Errorf("a change without a transaction: %d %s", res.StatusCode, text)
 	}
 
 	// Another client may use the same key.

@@ -43,6 +43,7 @@ func (s *Server) nodeRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.patchNode, rest.Route{
+			Shows:  api.PathNode,
 			Method: http.MethodPatch, Path: api.PathNode, Conditional: true,
 			Allow: access.Operators.Scoped(), Verb: "set",
 			Doc: &openapi.Doc{
@@ -118,6 +119,7 @@ func (s *Server) nodeRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.putHostKeys, rest.Route{
+			Shows:  api.PathNode,
 			Method: http.MethodPut, Path: api.PathHostKeys, Allow: access.Admins, Conditional: true,
 			Doc: &openapi.Doc{
 				ID: "trustHostKey", Tag: aboutNodes, Summary: "Record another ssh host key of a node",
@@ -420,7 +422,7 @@ func (s *Server) getNode(r *http.Request, v *state.Scoped) (api.Node, int64, err
 	return s.forms(v).one(n), n.Revision, nil
 }
 
-func (s *Server) patchNode(r *http.Request, _ access.Caller, body api.NodePatch) (api.Node, error) {
+func (s *Server) patchNode(r *http.Request, c access.Caller, body api.NodePatch) (api.Node, error) {
 	name := rest.Param(r, "name")
 
 	rest.Note(r, "nodes", []string{name})
@@ -433,11 +435,11 @@ func (s *Server) patchNode(r *http.Request, _ access.Caller, body api.NodePatch)
 
 	patch := node.Patch{ForgetHostKey: body.ForgetHostKey, Labels: body.Labels}
 	if body.Connection != nil {
-		c := connectionFrom(*body.Connection)
-		patch.Connection = &c
+		connection := connectionFrom(*body.Connection)
+		patch.Connection = &connection
 	}
 
-	c, err := guarded(r, name, func(v *state.View) (int64, error) {
+	c, err := guarded(r, c, name, func(v *state.View) (int64, error) {
 		n, err := v.Node(name)
 		return n.Revision, err
 	})

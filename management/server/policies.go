@@ -35,7 +35,8 @@ func (s *Server) policyRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.controlPolicy(Policies.Pause), rest.Route{
-			Path: api.PathPausePolicy, Allow: access.Operators,
+			Shows: api.PathPolicies,
+			Path:  api.PathPausePolicy, Allow: access.Operators,
 			Doc: &openapi.Doc{
 				ID: "pausePolicy", Summary: "Pause a policy",
 				Text: "The policy decides nothing until it is resumed. Jobs that run go on, and what it decided " +
@@ -46,7 +47,8 @@ func (s *Server) policyRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.controlPolicy(Policies.Resume), rest.Route{
-			Path: api.PathResumePolicy, Allow: access.Operators,
+			Shows: api.PathPolicies,
+			Path:  api.PathResumePolicy, Allow: access.Operators,
 			Doc: &openapi.Doc{
 				ID: "resumePolicy", Summary: "Resume a policy",
 				Text: "Ends the pause of a policy, or with the name `all` that of all. A policy goes on only when " +
@@ -56,7 +58,8 @@ func (s *Server) policyRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.enablePolicy, rest.Route{
-			Path: api.PathEnablePolicy, Allow: access.Operators,
+			Shows: api.PathPolicies,
+			Path:  api.PathEnablePolicy, Allow: access.Operators,
 			Doc: &openapi.Doc{
 				ID: "enablePolicy", Summary: "Turn a policy on",
 				Text: "A policy with a selector is off until it is turned on, and again once its kind or its nodes " +
@@ -68,7 +71,8 @@ func (s *Server) policyRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.controlPolicy(Policies.Disable), rest.Route{
-			Path: api.PathDisablePolicy, Allow: access.Operators,
+			Shows: api.PathPolicies,
+			Path:  api.PathDisablePolicy, Allow: access.Operators,
 			Doc: &openapi.Doc{
 				ID: "disablePolicy", Summary: "Turn a policy off",
 				Text:    "The policy decides nothing until it is turned on. Jobs that run go on.",
@@ -87,7 +91,8 @@ func (s *Server) policyRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.releaseBrake, rest.Route{
-			Path: api.PathReleaseBrake, Allow: access.Operators,
+			Shows: api.PathPolicies,
+			Path:  api.PathReleaseBrake, Allow: access.Operators,
 			Doc: &openapi.Doc{
 				ID: "releaseBrake", Summary: "Release the brake",
 				Text: "Lets automation go on after many nodes vanished at once. Absences from before the release " +

@@ -334,6 +334,8 @@ type Access struct {
 	Audit access.Auditor
 	// Trail is the audit trail to read. With nil the routes refuse.
 	Trail Trail
+	// Results are those of requests with an Idempotency-Key.
+	Results access.Results
 }
 
 // Telemetry shows how the daemon is.

@@ -27,6 +27,7 @@ func (s *Server) settingRoutes() []rest.Route {
 		},
 		{
 			Method: http.MethodPatch, Path: api.PathConfig,
+			Shows: api.PathConfig,
 			Allow: access.ChangeConfig, Serve: s.patchConfig, Conditional: true,
 			Query: []openapi.Param{
 				{
@@ -126,23 +127,27 @@ func (s *Server) patchConfig(w http.ResponseWriter, r *http.Request) error {
 	}
 	rest.Note(r, "keys", slices.Sorted(maps.Keys(patch)))
 
-	c, err := guarded(r, "the configuration", func(v *state.View) (int64, error) { return state.ConfigAt(v), nil })
-	if err != nil {
-		return err
-	}
+	return s.once(w, r, patch, func(c access.Caller) error {
+		at := func(v *state.View) (int64, error) { return state.ConfigAt(v), nil }
 
-	change := s.Settings.Patch
-	if dry {
-		change = s.Settings.Preview
-	}
-	config, err := change(r.Context(), c, patch)
-	if err != nil {
-		return err
-	}
+		c, err := guarded(r, c, "the configuration", at)
+		if err != nil {
+			return err
+		}
 
-	rest.ShowRevision(w, s.State.View().Revision)
+		change := s.Settings.Patch
+		if dry {
+			change = s.Settings.Preview
+		}
+		config, err := change(r.Context(), c, patch)
+		if err != nil {
+			return err
+		}
 
-	return rest.WriteJSON(w, http.StatusOK, config)
+		rest.ShowRevision(w, s.State.View().Revision)
+
+		return rest.WriteJSON(w, http.StatusOK, config)
+	})
 }
 
 func (s *Server) reloadConfig(w http.ResponseWriter, r *http.Request) error {

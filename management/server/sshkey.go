@@ -27,7 +27,8 @@ func (s *Server) sshKeyRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.postRotateSSHKey, rest.Route{
-			Path: api.PathRotateSSHKey, Allow: access.Admins,
+			Shows: api.PathSSHKey,
+			Path:  api.PathRotateSSHKey, Allow: access.Admins,
 			Doc: &openapi.Doc{
 				ID: "rotateSSHKey", Summary: "Rotate the ssh key",
 				Text: "Begins to replace the ssh key with which the manager logs in to nodes. The public half of " +
@@ -47,7 +48,8 @@ func (s *Server) sshKeyRoutes() []rest.Route {
 			},
 		}),
 		act(s, s.postCancelSSHKey, rest.Route{
-			Path: api.PathCancelSSHKey, Allow: access.Admins,
+			Shows: api.PathSSHKey,
+			Path:  api.PathCancelSSHKey, Allow: access.Admins,
 			Doc: &openapi.Doc{
 				ID: "cancelSSHKey", Summary: "Take the rotation of the ssh key back",
 				Text: "Replaces the running rotation by one in the other direction: every node accepts the old key " +

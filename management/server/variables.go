@@ -195,40 +195,47 @@ func (s *Server) changeVars(scopeOf scopeOf, change varsChange) rest.Handler {
 
 		rest.Note(r, "scope", scope)
 
-		vars, err := readObject(w, r)
+		body, err := readObject(w, r)
 		if err != nil {
 			return err
 		}
 
 		// Log the names only: values may be secrets.
-		rest.Note(r, "vars", slices.Sorted(maps.Keys(vars)))
+		rest.Note(r, "vars", slices.Sorted(maps.Keys(body)))
 
-		if vars, err = markSecrets(r, vars); err != nil {
-			return err
-		}
-
-		c, err := varsCaller(r, scope)
+		vars, err := markSecrets(r, body)
 		if err != nil {
 			return err
 		}
-		changed, err := change(s.Variables, r.Context(), c, scope, vars)
-		if err != nil {
-			return err
-		}
-		return s.writeChanged(w, r, changed)
+
+		return s.onceOnVars(w, r, scope, body, func(c access.Caller) (variable.Changed, error) {
+			return change(s.Variables, r.Context(), c, scope, vars)
+		})
 	}
 }
 
-// varsCaller returns the caller of a change of variables, with its precondition.
-func varsCaller(r *http.Request, scope state.Scope) (access.Caller, error) {
-	return guarded(r, "the variables of "+string(scope), func(v *state.View) (int64, error) {
-		return record.Revision(v, &state.Variables, string(scope)), nil
-	})
-}
+// onceOnVars is once for a change of variables, with its precondition.
+func (s *Server) onceOnVars(
+	w http.ResponseWriter, r *http.Request, scope state.Scope, body any,
+	change func(access.Caller) (variable.Changed, error),
+) error {
+	return s.once(w, r, body, func(c access.Caller) error {
+		c, err := guarded(r, c, "the variables of "+string(scope), func(v *state.View) (int64, error) {
+			return record.Revision(v, &state.Variables, string(scope)), nil
+		})
+		if err != nil {
+			return err
+		}
 
-func (s *Server) writeChanged(w http.ResponseWriter, r *http.Request, changed variable.Changed) error {
-	s.awaitView(w, r, changed.Revision)
-	return rest.WriteJSON(w, http.StatusOK, api.Changed{Revision: changed.Revision, Warnings: changed.Warnings})
+		changed, err := change(c)
+		if err != nil {
+			return err
+		}
+
+		s.awaitView(w, r, changed.Revision)
+
+		return rest.WriteJSON(w, http.StatusOK, api.Changed{Revision: changed.Revision, Warnings: changed.Warnings})
+	})
 }
 
 var varsHistoryListing = rest.Listing[variable.Change]{
@@ -270,15 +277,9 @@ func (s *Server) undoVars(scopeOf scopeOf) rest.Handler {
 
 		rest.Note(r, "to", undo.To)
 
-		c, err := varsCaller(r, scope)
-		if err != nil {
-			return err
-		}
-		changed, err := s.VarsPast.Undo(r.Context(), c, scope, undo.To)
-		if err != nil {
-			return err
-		}
-		return s.writeChanged(w, r, changed)
+		return s.onceOnVars(w, r, scope, undo, func(c access.Caller) (variable.Changed, error) {
+			return s.VarsPast.Undo(r.Context(), c, scope, undo.To)
+		})
 	}
 }
 

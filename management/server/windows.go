@@ -25,27 +25,29 @@ func (s *Server) windowRoutes() []rest.Route {
 				"queue.",
 			Success: "The windows and the freeze.",
 		}}),
-		act(s, s.postFreeze, rest.Route{Path: api.PathFreeze, Allow: access.Operators, Doc: &openapi.Doc{
-			ID:      "freeze",
-			Summary: "Freeze changes",
-			Text: "Holds back every job that would change a host, until the given time or until the freeze is " +
-				"lifted: jobs wait in the queue, and those that run go on. Verifications and checks are not " +
-				"held back, nor a job with `override_window`. It takes the place of an earlier freeze. Every " +
-				"instance sees it, and it survives a restart.",
+		act(s, s.postFreeze, rest.Route{
+			Path: api.PathFreeze, Shows: api.PathFreeze, Allow: access.Operators, Doc: &openapi.Doc{
+				ID:      "freeze",
+				Summary: "Freeze changes",
+				Text: "Holds back every job that would change a host, until the given time or until the freeze is " +
+					"lifted: jobs wait in the queue, and those that run go on. Verifications and checks are not " +
+					"held back, nor a job with `override_window`. It takes the place of an earlier freeze. Every " +
+					"instance sees it, and it survives a restart.",
 
-			Success:  "The freeze.",
-			Revision: true,
-		}}),
-		act(s, s.postLift, rest.Route{Path: api.PathLiftFreeze, Allow: access.Operators, Doc: &openapi.Doc{
-			ID:      "liftFreeze",
-			Summary: "Lift the freeze",
-			Text: "Ends the freeze. The jobs that wait for it begin, as far as the maintenance windows of " +
-				"their nodes allow.",
+				Success:  "The freeze.",
+				Revision: true,
+			}}),
+		act(s, s.postLift, rest.Route{
+			Path: api.PathLiftFreeze, Shows: api.PathFreeze, Allow: access.Operators, Doc: &openapi.Doc{
+				ID:      "liftFreeze",
+				Summary: "Lift the freeze",
+				Text: "Ends the freeze. The jobs that wait for it begin, as far as the maintenance windows of " +
+					"their nodes allow.",
 
-			Success:  "The freeze.",
-			Revision: true,
-			Fails:    openapi.Fails{409: "Nothing is frozen."},
-		}}),
+				Success:  "The freeze.",
+				Revision: true,
+				Fails:    openapi.Fails{409: "Nothing is frozen."},
+			}}),
 	}
 }
 

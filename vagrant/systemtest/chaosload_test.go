@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/contiv/cluster/inventory"
@@ -45,7 +44,6 @@ type operation struct {
 	Error    string `json:",omitempty"`
 	Key      string `json:",omitempty"` // of a variable
 	Value    string `json:",omitempty"` // of the variable; "": it is not set
-	Sent     int64  `json:",omitempty"` // how often the client sent the write, to any instance
 	Revision int64  `json:",omitempty"` // that the answer shows
 	Where    string `json:",omitempty"` // the URL that a client prefers
 	// Of a job:
@@ -127,8 +125,7 @@ func serveChaos() {
 		one := &chaosClient{}
 
 		c, err := client.New(client.Options{
-			Observe: func(client.Exchange) { one.sent.Add(1) },
-			URL:     strings.Join(urls, ","), Token: l.Token, Trust: client.Trust{Fingerprint: l.Fingerprint},
+			URL: strings.Join(urls, ","), Token: l.Token, Trust: client.Trust{Fingerprint: l.Fingerprint},
 			Timeout: 10 * time.Second, Patience: 15 * time.Second,
 		})
 		if err != nil {
@@ -171,7 +168,6 @@ type chaosClient struct {
 	where  string
 	random *rand.Rand
 	emit   func(operation)
-	sent   atomic.Int64 // requests
 }
 
 // pause reports whether the load goes on.
@@ -192,10 +188,9 @@ func (c *chaosClient) record(o operation, limit time.Duration, do func(context.C
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), limit)
 	defer cancel()
 
-	before := c.sent.Load()
 	o.Client, o.Where, o.Begin = c.number, c.where, time.Now().UnixNano()
 	err := do(ctx, &o)
-	o.End, o.Outcome, o.Sent = time.Now().UnixNano(), outcomeOf(err), c.sent.Load()-before
+	o.End, o.Outcome = time.Now().UnixNano(), outcomeOf(err)
 
 	if err != nil {
 		o.Error = err.Error()

@@ -167,9 +167,8 @@ func checkHeaders(r *http.Request, rt Route) error {
 		}
 	}
 
-	if given(api.HeaderIdempotencyKey) && !rt.Idempotent {
-		return unused(api.HeaderIdempotencyKey,
-			"leave it out: the request is idempotent without it; use If-Match against changes by others")
+	if given(api.HeaderIdempotencyKey) && !rt.Keyed() {
+		return unused(api.HeaderIdempotencyKey, "leave it out; after a lost answer, look before you repeat the request")
 	}
 
 	return nil

@@ -15,7 +15,7 @@ import (
 
 // Key is the Idempotency-Key of a request as digests.
 type Key struct {
-	ID      string // of the client, method, path and key
+	ID      string // of the client, method, path, query and key
 	Request string // of the key and the decoded body
 }
 
@@ -42,7 +42,7 @@ func IdempotencyKey(r *http.Request, client string, body any) (*Key, error) {
 	}
 
 	return &Key{
-		ID: digest(client, r.Method, r.URL.EscapedPath(), key),
+		ID: digest(client, r.Method, r.URL.RequestURI(), key),
 		// The key, which is not stored, keeps others from guessing secrets in the body.
 		Request: digest(key, string(request)),
 	}, nil

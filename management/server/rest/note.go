@@ -65,5 +65,8 @@ func requestID(r *http.Request) string {
 	return api.NewRequestID()
 }
 
+// RouteOf returns the route of the request.
+func RouteOf(r *http.Request) Route { return noteOf(r).route }
+
 // Principal returns the authenticated principal of the request.
 func Principal(r *http.Request) string { return noteOf(r).principal }

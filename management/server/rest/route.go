@@ -29,8 +29,10 @@ type Route struct {
 	Query []openapi.Param
 	// ReadOnly marks a POST that changes nothing.
 	ReadOnly bool
-	// Idempotent routes accept an Idempotency-Key.
+	// Idempotent routes store their own result under an Idempotency-Key, and return it. The others that accept one
+	// answer a retry with the revision of the change, or as the GET of Shows does.
 	Idempotent bool
+	Shows      string
 	// Conditional routes accept If-Match and If-None-Match on a change.
 	Conditional bool
 	// BodyLimit is the size in bytes of the largest body, if the router has a smaller limit.
@@ -60,6 +62,12 @@ func (rt Route) Ends() bool {
 // Mutates reports whether the route changes state.
 func (rt Route) Mutates() bool {
 	return !rt.ReadOnly && !rt.unserved && rt.Method != http.MethodGet && rt.Method != http.MethodHead
+}
+
+// Keyed reports whether the route accepts an Idempotency-Key.
+func (rt Route) Keyed() bool {
+	_, keyless := api.Keyless[rt.Path]
+	return rt.Mutates() && rt.Family.Strict && !keyless
 }
 
 // Family is an API family: routes with the same strictness and form of errors.
