@@ -272,8 +272,8 @@ type failure struct {
 	err error
 }
 
-// hedge is how long an instance has to answer before another one is asked, too. It is far more than an answer takes, and
-// lets a client find another instance within a second, if the one that it asks, or its host, stands still: then the
+// hedge is how long an instance has to answer before another one is asked, too. It is far more than an answer takes,
+// and lets a client find another instance within a second, if the one that it asks, or its host, stands still: then the
 // host may still confirm what it gets, and no connection ends.
 const hedge = 500 * time.Millisecond
 
@@ -286,8 +286,8 @@ type attempted[T any] struct {
 // failover calls attempt with the instance that answered last and, while it is unavailable, with the others. It never
 // repeats a call that may have been carried out, unless that is harmless. A call that may be repeated goes to another
 // instance, too, if there is no answer for hedge; the first answer counts, and drop gets the values of others. While
-// there are others, an instance has quickDial to accept the connection; if all fail, those that did not accept it in time
-// get another chance. from gave the value; arrived reports whether a request without an answer may have arrived.
+// there are others, an instance has quickDial to accept the connection; if all fail, those that did not accept it in
+// time get another chance. from gave the value; arrived reports whether a request without an answer may have arrived.
 func failover[T any](
 	ctx context.Context, c *Client, k call, attempt func(context.Context, *endpoint) (T, error), drop func(T),
 ) (value T, from *endpoint, arrived bool, err error) {

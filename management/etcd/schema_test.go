@@ -4,6 +4,7 @@ package etcd
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,8 +54,13 @@ func TestEnterRaisesSchema(t *testing.T) {
 	must(t, err)
 	setSchema(t, s, "2") // as the former version has it
 
-	ticks, members := make(chan time.Time), []string{"b", "c", "old"}
-	upgraded := func(o *SessionOptions) { o.ticks, o.Members = ticks, func() []string { return members } }
+	var members atomic.Value
+	members.Store([]string{"b", "old"})
+
+	ticks := make(chan time.Time)
+	upgraded := func(o *SessionOptions) {
+		o.ticks, o.Members = ticks, func() []string { return members.Load().([]string) }
+	}
 
 	b, err := enter(t, open(t, s.client), instance("b"), time.Hour, upgraded)
 	must(t, err)
@@ -85,11 +91,13 @@ func TestEnterRaisesSchema(t *testing.T) {
 	wantSchema("beside one of the former version", "2")
 	old.Close()
 
+	members.Store([]string{"b", "c", "old"})
+
 	_, err = enter(t, open(t, s.client), instance("old"), time.Hour) // it is upgraded
 	must(t, err)
 	wantSchema("an instance is not alive", "2")
 
-	members = []string{"b", "old"} // that one is removed
+	members.Store([]string{"b", "old"}) // that one is removed
 	wantSchema("all have this version", etcd.Schema)
 }
 

@@ -3,6 +3,8 @@
 package server
 
 import (
+	"maps"
+	"net/http"
 	"sync"
 
 	"github.com/contiv/cluster/inventory"
@@ -34,6 +36,16 @@ var Document = sync.OnceValues(func() ([]byte, error) {
 			if r.Doc != nil && r.Doc.Tag == "" {
 				doc := *r.Doc
 				doc.Tag, r.Doc = tag, &doc
+			}
+
+			if rt.Keyed() && !replays(rt) {
+				doc := *r.Doc
+				doc.Fails = maps.Clone(doc.Fails)
+				if doc.Fails == nil {
+					doc.Fails = openapi.Fails{}
+				}
+				doc.Fails[http.StatusGone] = "It was carried out under this `Idempotency-Key`; its answer is not kept."
+				r.Doc = &doc
 			}
 
 			for _, role := range rt.Allow.Roles {

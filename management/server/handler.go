@@ -132,7 +132,7 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request, c access.Caller)
 		return true, rest.WriteJSON(w, http.StatusOK, changed)
 	}
 
-	if rt.Shows == "" {
+	if !replays(rt) {
 		return true, inventory.Errorf(inventory.KindExpired,
 			"the request was carried out at %s, and its answer is not kept", result.Time.UTC().Format(time.RFC3339)).
 			Do("list what it made; to do it once more, make a new Idempotency-Key")
@@ -142,17 +142,28 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request, c access.Caller)
 	read := r.Clone(r.Context())
 	read.Header.Del("If-None-Match")
 
-	return true, s.route(http.MethodGet, rt.Shows).Serve(as{w, cmp.Or(rt.Doc.Status, http.StatusOK)}, read)
+	return true, s.route(http.MethodGet, rt.Shows).Serve(as{w, rt}, read)
 }
 
-// as writes the answer of another route with a status of its own.
+// replays reports whether a retry with a key has the answer of the change.
+func replays(rt rest.Route) bool {
+	_, changed := rt.Doc.Answer.(api.Changed)
+	return rt.Idempotent || rt.Shows != "" || changed
+}
+
+// as writes the answer of another route with the status and the headers of its own.
 type as struct {
 	http.ResponseWriter
-	status int
+	route rest.Route
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (a as) WriteHeader(int) { a.ResponseWriter.WriteHeader(a.status) }
+func (a as) WriteHeader(int) {
+	if !a.route.Doc.Tagged {
+		a.Header().Del("ETag")
+	}
+	a.ResponseWriter.WriteHeader(cmp.Or(a.route.Doc.Status, http.StatusOK))
+}
 
 // showChange sets the headers of the answer to a change which the document announces.
 func (s *Server) showChange(w http.ResponseWriter, r *http.Request, rt rest.Route, answer any) error {
