@@ -79,9 +79,12 @@ func joinCommand(config cli.Flag) *cli.Command {
 // printMissing prints what the operator has to bring to an instance that has joined. problem is what the check of its
 // configuration has found, or nil.
 func printMissing(out io.Writer, problem error) {
-	fmt.Fprintln(out, "the join brings keys and records. Not in it: the configuration file, a folder of playbooks, and "+
-		"the files that\nthe configuration names, such as secrets of notifications and keys of single nodes; copy them "+
-		"from another instance")
+	fmt.Fprintln(
+		out,
+		"the join brings keys and records. Not in it: the configuration file, a folder of playbooks, and "+
+			"the files that\nthe configuration names, such as secrets of notifications and keys of single nodes; copy "+
+			"them from another instance",
+	)
 
 	if problem != nil {
 		fmt.Fprintf(out, "this host is not ready: %v\nsee if it is then:  clusterm check\n", problem)

@@ -141,7 +141,12 @@ func (d *Daemon) wireUseCases() {
 			Certificates: d.clients, Tokens: d.tokens, Audit: d.audit, Trail: d.trail, Results: d.store,
 		},
 		Telemetry: server.Telemetry{
-			Room: d.room, Health: d.health, Version: d.version, Metrics: d.metrics.Handler(), Registerer: d.metrics, Logger: log,
+			Room:       d.room,
+			Health:     d.health,
+			Version:    d.version,
+			Metrics:    d.metrics.Handler(),
+			Registerer: d.metrics,
+			Logger:     log,
 		},
 	})
 

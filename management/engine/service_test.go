@@ -1962,7 +1962,10 @@ func (b *bench) hasOthers() {
 	other := state.Instance{Identity: cluster.Identity{ID: "id-other", Node: "other"}}
 	_, err := record.Replace(b.t.Context(), b.store, &state.Instances, other.ID, 0, &other)
 	b.must(err)
-	b.until("another instance is seen", func(v *state.View) bool { return record.Get(v, &state.Instances, other.ID) != nil })
+	b.until(
+		"another instance is seen",
+		func(v *state.View) bool { return record.Get(v, &state.Instances, other.ID) != nil },
+	)
 }
 
 // TestTakeOverBound: what an instance starts beside others ends with its ownership of the job, so the next owner waits
@@ -2020,7 +2023,10 @@ func TestLostRun(t *testing.T) {
 					succeeds(r)
 					return
 				}
-				r.ends(RunExit{Cause: job.CauseInterrupted, Message: "the lease ended", Lost: true, Incomplete: true}, nil)
+				r.ends(
+					RunExit{Cause: job.CauseInterrupted, Message: "the lease ended", Lost: true, Incomplete: true},
+					nil,
+				)
 			})
 
 			j, err := b.Engine.Submit(t.Context(), access.Caller{Principal: "ann"}, job.Request{

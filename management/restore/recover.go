@@ -21,8 +21,8 @@ import (
 )
 
 // Recover makes the instance of this host the only one of its manager, with everything that it had applied, after a
-// majority of the instances is lost for good. The epoch rises, so hosts refuse what a lost one still sends them. Of o it uses
-// what describes the store; confirmed is whether the operator has said that the others do not come back.
+// majority of the instances is lost for good. The epoch rises, so hosts refuse what a lost one still sends them. Of o
+// it uses what describes the store; confirmed is whether the operator has said that the others do not come back.
 func Recover(ctx context.Context, o Options, confirmed bool) error {
 	if o.Existing != nil {
 		return inventory.Errorf(inventory.KindRefused, "this manager has no etcd inside: recover the existing one").

@@ -149,6 +149,8 @@ var conversions = []conversion{
 			"Results":     "a map here, a list in the order of Hosts on the wire: TestRunResults",
 			"NotBegun":    "used only to decide on a cleanup",
 			"TakenOver":   "used only to decide on a cleanup",
+			"Bound":       "what the next owner of the job waits for",
+			"Lost":        "the run's exit and message show it",
 			"Masters":     "a checksum that the configuration of its nodes is compared with",
 			"MasterNames": "what explains a difference of Masters",
 			"Text":        "an offset that readers of the log do not need",

@@ -534,7 +534,11 @@ func (c *chaos) accepted(all []operation, report func([]string)) []api.Job {
 			c.counts["jobs unheard of"]++
 			note(carried, j.ID)
 		case carried != "" && carried != heard:
-			report([]string{fmt.Sprintf("job %s has the variables of %s, and not of its request %s", j.ID, carried, heard)})
+			report(
+				[]string{
+					fmt.Sprintf("job %s has the variables of %s, and not of its request %s", j.ID, carried, heard),
+				},
+			)
 		}
 	}
 

@@ -56,7 +56,8 @@ func (rt Route) String() string { return rt.Method + " " + rt.Path }
 
 // Ends reports whether the route only ends or removes something.
 func (rt Route) Ends() bool {
-	return rt.Method == http.MethodDelete || strings.HasSuffix(rt.Path, "/cancel") || strings.HasSuffix(rt.Path, "/abort")
+	return rt.Method == http.MethodDelete || strings.HasSuffix(rt.Path, "/cancel") ||
+		strings.HasSuffix(rt.Path, "/abort")
 }
 
 // Mutates reports whether the route changes state.

@@ -183,7 +183,8 @@ func (x *Executor) supervise(ctx context.Context, s step.Step, active Run, out s
 // boundMargin is how long before the end of the ownership a bound run ends: more than its runner needs for that.
 const boundMargin = 2 * time.Second
 
-// lease returns how long a run may go on without a renewal. A bound one has ended when another instance can own the job.
+// lease returns how long a run may go on without a renewal. A bound one has ended when another instance can own the
+// job.
 func (x *Executor) lease(ctx context.Context, run job.Run) time.Time {
 	until := time.Now().Add(x.o.Settings().Lease)
 
