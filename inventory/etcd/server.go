@@ -721,6 +721,11 @@ func (o ServerOptions) serverConfig(level zap.AtomicLevel) (*embed.Config, error
 	cfg.QuotaBackendBytes, cfg.SnapshotCount = cmp.Or(o.Quota, DefaultQuota), cmp.Or(o.SnapshotEntries, snapshotEntries)
 	cfg.MaxRequestBytes, cfg.UnsafeNoFsync = maxRequestSize, o.NoSync
 
+	// The passwords of tests are no secrets, and a token must not take seconds under the race detector.
+	if o.NoSync {
+		cfg.BcryptCost = 4 // the least that there is
+	}
+
 	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
 	}

@@ -178,7 +178,7 @@ func TestInstances(t *testing.T) {
 		second.must(err)
 
 		text := second.output(j.ID)
-		if j.Status != api.Complete || j.Instance != instance || len(j.Runs) != 1 ||
+		if j.Status != api.Complete || j.Instance != instance || len(j.Runs) != runs ||
 			strings.Count(text, "waiting\n") != runs ||
 			second.status(j.Nodes[0]) != "Allocated service-worker" {
 			t.Errorf("%s on %s after %d runs, want %d on %s; %+v\n%s",

@@ -274,7 +274,7 @@ func (n *Session) mayEnter(ctx context.Context, f found) (*presence, error) {
 		return f.holder, inventory.Errorf(inventory.KindRefused,
 			"the instance on %s has version %s, to which 0 means the default in these settings, and to this version "+
 				"not: %s", f.holder.Node, f.holder.Version, strings.Join(step.removed, ", ")).
-			Do("leave them out there (clusterctl config set), or stop clusterm on the other hosts first")
+			Do("leave them out there, or stop clusterm on the other hosts first")
 	}
 
 	if n.beside != nil {

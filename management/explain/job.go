@@ -70,7 +70,7 @@ func (e *jobExplainer) running() {
 	j := e.Job
 	e.Summary, e.Next = "it runs: "+e.progress(j), e.nextOfJob(j)
 
-	if run := j.LastRun(); j.Former != "" && run != nil && !run.Bound {
+	if run := j.LastRun(); j.Former != "" && (run == nil || !run.Bound) {
 		e.add(finding(AboutJob, "the instance %s, which ran it, is gone: it goes on at %s when what was started there "+
 			"has ended for sure, at most jobs.runner_lease after the loss", j.Former, j.Instance).of(j).
 			do("wait; its output has the time").with(inventory.FollowLog(j.ID)))
