@@ -328,6 +328,24 @@ var seeds = []seed{
 		becomes: `s.addResult(&ops, nil, access.Result{})`,
 	},
 	{
+		name: "a run outlives the ownership of its job", file: "management/step/playbook/playbook.go",
+		pkg: "management/step/playbook", test: "TestBoundLease",
+		is:      `run.Bound && !owned.IsZero()`,
+		becomes: `false && !owned.IsZero()`,
+	},
+	{
+		name: "a lost run is begun again for ever", file: "management/job/step.go",
+		pkg: "management/engine", test: "TestLostRun",
+		is:      `if trailing++; trailing == beginAttempts || `,
+		becomes: `if trailing++; false || `,
+	},
+	{
+		name: "changes are taken without room", file: "management/server/admit.go",
+		pkg: "management/server", test: "TestNoRoom",
+		is:      `if rt.Mutates() && !rt.Ends() && s.Room != nil {`,
+		becomes: `if false && s.Room != nil {`,
+	},
+	{
 		name: "a half restored store is started", file: "inventory/etcd/client.go",
 		pkg: "management/daemon", test: "TestRestoreExisting",
 		is:      `	case Readable(stored), c.any:`,

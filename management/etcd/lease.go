@@ -63,7 +63,7 @@ func (l *jobLease) keep(ctx context.Context) {
 	defer close(l.done)
 	defer l.stop()
 
-	timer := time.NewTimer(l.ttl / 3)
+	timer := time.NewTimer(l.ttl / 5)
 	defer timer.Stop()
 
 	for l.valid() {
@@ -82,17 +82,23 @@ func (l *jobLease) keep(ctx context.Context) {
 		case err != nil:
 			timer.Reset(l.ttl / 30)
 		default:
-			timer.Reset(l.ttl / 3)
+			timer.Reset(l.ttl / 5)
 		}
 	}
 }
 
-// renew extends the lease. It gives up when the lease expires.
+// renew extends the lease. It gives up when the lease expires, and before that while another attempt may succeed: the
+// member that is asked may wait for a leader that is cut off.
 func (l *jobLease) renew(ctx context.Context) error {
-	ctx, cancel := context.WithDeadline(ctx, l.until())
-	defer cancel()
-
 	begun := time.Now()
+
+	end := begun.Add(max(l.ttl/5, time.Second))
+	if until := l.until(); until.Before(end) {
+		end = until
+	}
+
+	ctx, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
 
 	if _, err := l.client.KeepAliveOnce(ctx, l.id); err != nil {
 		return err

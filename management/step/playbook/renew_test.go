@@ -92,3 +92,24 @@ func expiry(over bool) time.Time {
 	}
 	return time.Now().Add(time.Minute)
 }
+
+// TestBoundLease: a run beside other instances is over when another one can have its job, however long
+// jobs.runner_lease is. Another run has that.
+func TestBoundLease(t *testing.T) {
+	t.Parallel()
+
+	owned := time.Now().Add(15 * time.Second)
+	ctx := cluster.WithLease(t.Context(), cluster.Token{}, func() time.Time { return owned })
+	e := New(Options{
+		State: idleState{read: func() {}}, Logger: logrus.New(),
+		Settings: func() step.Settings { return step.Settings{Lease: time.Hour} },
+	})
+
+	if got := e.lease(ctx, job.Run{Bound: true}); !got.Before(owned.Add(-time.Second)) {
+		t.Errorf("a bound run ends %s before the ownership", owned.Sub(got))
+	}
+
+	if got := e.lease(ctx, job.Run{}); time.Until(got) < time.Minute {
+		t.Errorf("another run ends after %s", time.Until(got))
+	}
+}
