@@ -21,8 +21,8 @@ func recoverCommand(config cli.Flag) *cli.Command {
 		UsageText: "clusterm recover --yes [--config FILE]",
 		Description: "A majority of the instances keeps the manager in service by itself. If that is lost for good, " +
 			"one that is left becomes the only one, with everything that it had applied; others join it anew. It is " +
-			"refused while another instance answers. An instance that was lost must not start again with its data: move its " +
-			"data directory away. See docs/operating/etcd.md:\n\n" +
+			"refused while another instance answers. An instance that was lost must not start again with its data: " +
+			"move its data directory away. See docs/operating/etcd.md:\n\n" +
 			"   systemctl stop clusterm; clusterm recover --yes && systemctl start clusterm",
 		Flags: []cli.Flag{config, &cli.BoolFlag{Name: "yes", Usage: "the others are lost for good"}},
 		Action: func(ctx context.Context, c *cli.Command) error {
