@@ -48,7 +48,7 @@ func (s *Server) admit(r *http.Request, rt rest.Route) (context.Context, string,
 		ctx = access.WithIdentity(ctx, id)
 	}
 
-	if rt.Mutates() && !rt.Ends() && s.Room != nil {
+	if rt.NeedsRoom() && s.Room != nil {
 		if err := s.Room(); err != nil {
 			return ctx, id.Principal, err
 		}

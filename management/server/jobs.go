@@ -112,7 +112,7 @@ func (s *Server) jobRoutes() []rest.Route {
 			},
 		},
 		act(s, s.postCancel, rest.Route{
-			Path: api.PathCancel, Allow: access.Operators.Scoped(), Conditional: true, Idempotent: true,
+			Path: api.PathCancel, Allow: access.Operators.Scoped(), Conditional: true, Idempotent: true, Ends: true,
 			Doc: &openapi.Doc{
 				ID: "cancelJob", Tag: aboutJobs, Summary: "Cancel a job",
 				Text: "A queued job ends at once. A running job stops its playbook and cleans up as after a " +

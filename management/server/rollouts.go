@@ -104,7 +104,7 @@ func (s *Server) rolloutRoutes() []rest.Route {
 		}}),
 		controlRollout(s, rollout.ActAbort, func(b api.RolloutAbort) rollout.ActOptions {
 			return rollout.ActOptions{Cancel: b.Cancel, Reason: b.Reason}
-		}, rest.Route{Path: api.PathAbortRollout, Doc: &openapi.Doc{
+		}, rest.Route{Path: api.PathAbortRollout, Ends: true, Doc: &openapi.Doc{
 			ID: "abortRollout", Summary: "Abort a rollout",
 			Text: "Ends the rollout. Its queued jobs are cancelled, and its running jobs finish, or are cancelled " +
 				"with `cancel`.",

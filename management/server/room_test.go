@@ -31,6 +31,9 @@ func TestNoRoom(t *testing.T) {
 		{http.MethodPost, "/globals", `{"extra_vars":{"a":1}}`, http.StatusInternalServerError},
 		{http.MethodGet, "/v1/nodes", "", http.StatusOK},
 		{http.MethodPost, "/v1/jobs/77/cancel", "", http.StatusNotFound},
+		{http.MethodPost, "/v1/rollouts/77/abort", `{}`, http.StatusNotFound},
+		{http.MethodPost, "/v1/rollouts/77/pause", `{}`, http.StatusServiceUnavailable},
+		{http.MethodPost, "/v1/ssh-key/cancel", "", http.StatusAccepted},
 		{http.MethodDelete, "/v1/alerts/none", "", http.StatusNotFound},
 	} {
 		res, text := s.ask(t, c.method, c.path, c.body, "Content-Type", "application/json")

@@ -49,7 +49,7 @@ func (s *Server) sshKeyRoutes() []rest.Route {
 		}),
 		act(s, s.postCancelSSHKey, rest.Route{
 			Shows: api.PathSSHKey,
-			Path:  api.PathCancelSSHKey, Allow: access.Admins,
+			Path:  api.PathCancelSSHKey, Allow: access.Admins, Ends: true,
 			Doc: &openapi.Doc{
 				ID: "cancelSSHKey", Summary: "Take the rotation of the ssh key back",
 				Text: "Replaces the running rotation by one in the other direction: every node accepts the old key " +

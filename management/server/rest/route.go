@@ -29,6 +29,8 @@ type Route struct {
 	Query []openapi.Param
 	// ReadOnly marks a POST that changes nothing.
 	ReadOnly bool
+	// Ends marks a POST that only ends something. As a DELETE, it is served without room for more data.
+	Ends bool
 	// Idempotent routes store their own result under an Idempotency-Key, and return it. The others that accept one
 	// answer a retry with the revision of the change, or as the GET of Shows does.
 	Idempotent bool
@@ -54,11 +56,8 @@ func (rt Route) Served() bool { return !rt.unserved }
 // String returns the route as "GET /v1/nodes/{name}".
 func (rt Route) String() string { return rt.Method + " " + rt.Path }
 
-// Ends reports whether the route only ends or removes something.
-func (rt Route) Ends() bool {
-	return rt.Method == http.MethodDelete || strings.HasSuffix(rt.Path, "/cancel") ||
-		strings.HasSuffix(rt.Path, "/abort")
-}
+// NeedsRoom reports whether the route changes state, and does not only end or remove something.
+func (rt Route) NeedsRoom() bool { return rt.Mutates() && !rt.Ends && rt.Method != http.MethodDelete }
 
 // Mutates reports whether the route changes state.
 func (rt Route) Mutates() bool {
