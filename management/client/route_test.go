@@ -13,8 +13,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -323,21 +325,24 @@ func TestHedge(t *testing.T) {
 	t.Run("without a key", func(t *testing.T) {
 		t.Parallel()
 
-		first, second := start(t, ok), start(t, ok)
-		c, k := connect(t, first.URL, second.URL), call{method: http.MethodPost, path: api.PathScan}
+		synctest.Test(t, func(t *testing.T) {
+			c, k := connect(t, refused, "http://127.0.0.1:2"), call{method: http.MethodPost, path: api.PathScan}
 
-		// The attempt takes until another one would have begun.
-		asked := 0
-		attempt := func(context.Context, *endpoint) (int, error) {
-			asked++
-			<-time.After(2 * hedge)
+			var asked atomic.Int32
 
-			return asked, nil
-		}
+			// The attempt takes until another one would have begun.
+			attempt := func(context.Context, *endpoint) (int, error) {
+				asked.Add(1)
+				<-time.After(2 * hedge)
 
-		if _, _, _, err := failover(t.Context(), c, k, attempt, func(int) {}); err != nil || asked != 1 {
-			t.Errorf("%d attempts: %v", asked, err)
-		}
+				return 0, nil
+			}
+
+			_, _, _, err := failover(t.Context(), c, k, attempt, func(int) {})
+			if n := asked.Load(); err != nil || n != 1 {
+				t.Errorf("%d attempts: %v", n, err)
+			}
+		})
 	})
 }
 
