@@ -346,6 +346,43 @@ func TestHedge(t *testing.T) {
 	})
 }
 
+// registry counts the contexts that are registered with it.
+type registry struct {
+	context.Context
+	registered atomic.Int32
+}
+
+// AfterFunc implements what package context looks for in a parent.
+func (r *registry) AfterFunc(func()) func() bool {
+	r.registered.Add(1)
+
+	return func() bool { return r.registered.Add(-1) >= 0 }
+}
+
+// Done returns a channel: without one, nothing registers.
+func (r *registry) Done() <-chan struct{} { return make(chan struct{}) }
+
+// TestStreamReleased: once it is closed, a stream from the second instance leaves nothing with the caller's context.
+func TestStreamReleased(t *testing.T) {
+	t.Parallel()
+
+	second := start(t, ok)
+	caller := &registry{Context: context.Background()}
+
+	res, _, err := connect(t, refused, second.URL).open(caller, call{method: http.MethodGet, path: api.PathWatch})
+	errtest.None(t, err)
+
+	if n := caller.registered.Load(); n != 1 {
+		t.Fatalf("an open stream has %d contexts registered, want 1", n)
+	}
+
+	errtest.None(t, res.Body.Close())
+
+	if n := caller.registered.Load(); n != 0 {
+		t.Errorf("a closed stream has %d contexts registered", n)
+	}
+}
+
 // TestNoInstance names each instance with its failure once.
 func TestNoInstance(t *testing.T) {
 	t.Parallel()
