@@ -66,6 +66,7 @@ func (d *Daemon) checks() []health.Check {
 			return d.gossip.Err()
 		}),
 		health.Warn(func(v *state.View) []string { return health.PlaybookWarnings(v, d.identity.ID) }),
+		health.Warn(health.VersionWarnings),
 		health.Warn(func(v *state.View) []string { return health.NodeWarnings(v.Nodes()) }),
 	}
 }

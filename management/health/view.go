@@ -74,6 +74,32 @@ func PlaybookWarnings(v *state.View, self string) (warnings []string) {
 	return warnings
 }
 
+// VersionWarnings warns while the live instances have different versions, as during an upgrade.
+func VersionWarnings(v *state.View) []string {
+	versions, schemas := map[string]bool{}, map[string]bool{}
+
+	var named []string
+
+	for _, in := range record.List(v, &state.Instances) {
+		versions[in.Version], schemas[in.Schema] = true, true
+		named = append(named, in.Node+" "+in.Version)
+	}
+
+	if len(versions) < 2 {
+		return nil
+	}
+
+	slices.Sort(named)
+
+	waits := "what only the newer one has works"
+	if len(schemas) > 1 {
+		waits += ", and the stored data change to its version,"
+	}
+
+	return []string{fmt.Sprintf("the instances run different versions: %s; %s once all have it",
+		strings.Join(named, ", "), waits)}
+}
+
 // maxUnreadable is the number of unreadable records that the health names.
 const maxUnreadable = 10
 

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/management/cluster"
+	"github.com/contiv/cluster/management/record"
+	"github.com/contiv/cluster/management/state"
 )
 
 // TestHealthMentionsNodes: health names the nodes in service that are gone, and those that differ,
@@ -39,6 +42,36 @@ func TestHealthMentionsNodes(t *testing.T) {
 
 	if got := NodeWarnings(nodes[3:]); len(got) > 0 {
 		t.Errorf("got %q without a problem", got)
+	}
+}
+
+// TestVersionWarnings names the instances while their versions differ, and what waits for the newer one.
+func TestVersionWarnings(t *testing.T) {
+	t.Parallel()
+
+	old := &state.Instance{Identity: cluster.Identity{ID: "1", Node: "b-1"}, Version: "v1.2", Schema: "3"}
+	same := &state.Instance{Identity: cluster.Identity{ID: "2", Node: "c-1"}, Version: "v1.2", Schema: "3"}
+	newer := &state.Instance{Identity: cluster.Identity{ID: "3", Node: "a-1"}, Version: "v1.3", Schema: "3"}
+	step := &state.Instance{Identity: cluster.Identity{ID: "4", Node: "d-1"}, Version: "v1.4", Schema: "4"}
+
+	for _, c := range []struct {
+		instances []*state.Instance
+		want      []string
+	}{
+		{nil, nil},
+		{[]*state.Instance{old}, nil},
+		{[]*state.Instance{old, same}, nil},
+		{[]*state.Instance{old, same, newer}, []string{"the instances run different versions: a-1 v1.3, b-1 v1.2, " +
+			"c-1 v1.2; what only the newer one has works once all have it"}},
+		{[]*state.Instance{old, step}, []string{"the instances run different versions: b-1 v1.2, d-1 v1.4; what only " +
+			"the newer one has works, and the stored data change to its version, once all have it"}},
+	} {
+		v := &state.View{}
+		v.View = record.WithList(v.View, &state.Instances, c.instances...)
+
+		if got := VersionWarnings(v); !slices.Equal(got, c.want) {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
 	}
 }
 
