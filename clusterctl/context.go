@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/contiv/cluster/clusterctl/contexts"
 	"github.com/contiv/cluster/clusterctl/exit"
@@ -27,37 +29,72 @@ func place(url, name string, urlFlag bool) (client.Options, error) {
 
 	// An option has precedence over the environment.
 	if url != "" && name == "" {
-		return client.Options{URL: url}, nil
+		trust, err := trustFor(url)
+		return client.Options{URL: url, Trust: trust}, err
 	}
 
+	c, err := selected(name)
+
+	return client.Options{URL: c.URL, Trust: trustOf(c), Token: c.Token}, err
+}
+
+// trustFor returns the CAs for a URL that is given without a context. They are those of the context with the URL.
+// Another URL may be that of another instance of the selected manager, so its CA counts beside those that this host
+// trusts. Tokens are for the URLs of their contexts only.
+func trustFor(url string) (client.Trust, error) {
 	path, err := contexts.Path()
-	if err != nil && cmp.Or(name, os.Getenv(envContext)) == "" {
-		return client.Options{}, nil // a service without a home has no contexts
-	}
-
-	if err != nil {
-		return client.Options{}, err
-	}
-
-	if name = cmp.Or(name, os.Getenv(envContext)); name == contexts.Local {
-		return client.Options{}, nil
+	if err != nil || !strings.Contains(url, "https://") {
+		return client.Trust{}, nil //nolint:nilerr // a service without a home has no contexts
 	}
 
 	f, err := contexts.Load(path)
 	if err != nil {
-		return client.Options{}, err
-	}
-	if name = cmp.Or(name, f.Current, contexts.Local); name == contexts.Local {
-		return client.Options{}, nil
+		return client.Trust{}, err
 	}
 
-	c, err := f.Get(name)
-	if err != nil {
-		return client.Options{}, err
+	for _, c := range f.Contexts {
+		has := func(u string) bool { return slices.Contains(client.URLs(c.URL), strings.TrimSuffix(u, "/")) }
+		if slices.ContainsFunc(client.URLs(url), has) {
+			return trustOf(c), nil
+		}
 	}
-	return client.Options{
-		URL: c.URL, Trust: client.Trust{Fingerprint: c.Fingerprint, CA: []byte(c.CA)}, Token: c.Token,
-	}, nil
+
+	c, err := selected("")
+	trust := trustOf(c)
+	trust.Host = true
+
+	return trust, err
+}
+
+func trustOf(c contexts.Context) client.Trust {
+	return client.Trust{Fingerprint: c.Fingerprint, CA: []byte(c.CA)}
+}
+
+// selected returns the context with the name. Without a name, it is that of the environment or the one in use. The
+// manager on this host has an empty one.
+func selected(name string) (contexts.Context, error) {
+	path, err := contexts.Path()
+	if err != nil && cmp.Or(name, os.Getenv(envContext)) == "" {
+		return contexts.Context{}, nil // a service without a home has no contexts
+	}
+
+	if err != nil {
+		return contexts.Context{}, err
+	}
+
+	if name = cmp.Or(name, os.Getenv(envContext)); name == contexts.Local {
+		return contexts.Context{}, nil
+	}
+
+	f, err := contexts.Load(path)
+	if err != nil {
+		return contexts.Context{}, err
+	}
+	if name = cmp.Or(name, f.Current, contexts.Local); name == contexts.Local {
+		return contexts.Context{}, nil
+	}
+
+	return f.Get(name)
 }
 
 // urlOnCommandLine reports whether --url has a value that is not from the

@@ -58,6 +58,16 @@ func serveTokens(t *testing.T, instances func() []api.Instance, id string) (url,
 		if r.Header.Get("Authorization") == "Bearer "+goodToken {
 			w.Header().Set("Content-Type", api.TypeJSON)
 
+			if r.URL.Path == api.PathMembers {
+				var members api.List[api.Member]
+				for _, i := range instances() {
+					members.Items = append(members.Items, api.Member{ID: i.ID, Node: i.Node, Alive: true})
+				}
+				_ = json.NewEncoder(w).Encode(members)
+
+				return
+			}
+
 			if r.URL.Path == api.PathInstances {
 				_ = json.NewEncoder(w).Encode(api.List[api.Instance]{Items: instances()})
 				return
@@ -225,6 +235,7 @@ func TestSelection(t *testing.T) {
 	if err := contexts.Update(m.path(), func(f *contexts.File) error {
 		f.Contexts = []contexts.Context{
 			{Name: "a", URL: "https://a", Fingerprint: m.pin, Token: "ta"}, {Name: "b", URL: "https://b"},
+			{Name: "c", URL: "https://c,https://c2", Fingerprint: "pc", Token: "tc"},
 		}
 		f.Current = "a"
 		return nil
@@ -232,15 +243,26 @@ func TestSelection(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, c := range []struct{ url, context, envURL, envContext, want, token string }{
-		{"", "", "", "", "https://a", "ta"},
-		{"", "", "", "b", "https://b", ""},
-		{"", "", "", "local", "", ""},
-		{"", "", "https://e", "b", "https://e", ""},
-		{"", "b", "https://e", "a", "https://b", ""},
-		{"", "local", "", "", "", ""},
-		{"https://u", "", "https://e", "b", "https://u", ""},
-		{"https://a", "", "", "", "https://a", ""}, // a URL has no token
+	for _, c := range []struct {
+		url, context, envURL, envContext, want, token, pin string
+		host                                               bool
+	}{
+		{want: "https://a", token: "ta", pin: m.pin},
+		{envContext: "b", want: "https://b"},
+		{envContext: "local"},
+		{context: "b", envURL: "https://e", envContext: "a", want: "https://b"},
+		{context: "local"},
+		// A URL has no token, and the pinned CA of its context.
+		{url: "https://a", want: "https://a", pin: m.pin},
+		{url: "https://c2/", want: "https://c2/", pin: "pc"},
+		{url: "https://b", want: "https://b"},
+		{envURL: "https://c", envContext: "local", want: "https://c", pin: "pc"},
+		// Another URL has that of the selected context, beside the CAs of this host.
+		{url: "https://u", envURL: "https://e", envContext: "c", want: "https://u", pin: "pc", host: true},
+		{envURL: "https://e", want: "https://e", pin: m.pin, host: true},
+		{envURL: "https://e", envContext: "b", want: "https://e", host: true},
+		{url: "https://u", envContext: "local", want: "https://u", host: true},
+		{url: "http://a", want: "http://a"},
 	} {
 		t.Setenv("CLUSTERM_URL", c.envURL)
 		t.Setenv(envContext, c.envContext)
@@ -250,12 +272,42 @@ func TestSelection(t *testing.T) {
 			url = c.envURL // as the library does
 		}
 		o, err := place(url, c.context, urlOnCommandLine(url))
-		if err != nil || o.URL != c.want || o.Token != c.token {
-			t.Errorf("%+v: %q, token %q, %v", c, o.URL, o.Token, err)
+		trusts := o.Trust.Fingerprint == c.pin && o.Trust.Host == c.host
+		if err != nil || o.URL != c.want || o.Token != c.token || !trusts {
+			t.Errorf("%+v: %q, token %q, %+v, %v", c, o.URL, o.Token, o.Trust, err)
 		}
 	}
 
 	if _, err := place("https://u", "b", true); exit.Code(err) != exit.Usage {
 		t.Errorf("both: %v", err)
 	}
+}
+
+// TestURLPin: a URL of another instance is reached by the pinned CA of the context in use. No token goes to a manager
+// with another CA, and none of a context to any URL.
+func TestURLPin(t *testing.T) {
+	m := remote(t)
+	file := filepath.Join(m.home, "token")
+	errtest.None(t, os.WriteFile(file, []byte(goodToken), 0o600))
+
+	none := func() []api.Instance { return nil }
+	other, _ := serveTokens(t, none, "")
+	with := " --token-file " + file
+
+	// The same manager at another URL: its certificate has no other name here.
+	m.ctl(exit.Done, "", "login "+m.url+" --context prod --fingerprint "+m.pin+with)
+	errtest.None(t, contexts.Update(m.path(), func(f *contexts.File) error {
+		f.Contexts[0].URL = "https://127.0.0.1:1"
+		return nil
+	}))
+
+	m.ctl(exit.Done, "", "--url "+m.url+" status"+with)
+	m.ctl(exit.Refused, "", "--url "+m.url+" status", "the bearer token is not valid")
+	m.ctl(exit.Refused, "", "--url "+other+" status"+with, other+" has another CA than the pinned one",
+		"clusterctl login "+other)
+
+	t.Setenv("CLUSTERM_URL", m.url)
+	m.ctl(exit.Done, "", "status"+with)
+	t.Setenv("CLUSTERM_URL", other)
+	m.ctl(exit.Refused, "", "status"+with, other+" has another CA than the pinned one")
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -124,6 +125,35 @@ func TestTLS(t *testing.T) {
 
 			checkFailure(t, err, c.want...)
 		})
+	}
+}
+
+// TestHostCAs lets the CAs of this host count beside a pinned one only if the options say so. Go reads them once in a
+// process, so a second one connects.
+func TestHostCAs(t *testing.T) {
+	if at := os.Getenv("TEST_HOST_CAS"); at != "" {
+		for host, want := range map[bool][]string{true: nil, false: {"another CA than the pinned one"}} {
+			other := client.Trust{Fingerprint: "sha256:" + strings.Repeat("0", 64), Host: host}
+			m, err := client.New(client.Options{URL: at, Patience: -1, Trust: other})
+			errtest.None(t, err)
+
+			_, err = m.Version(t.Context())
+			checkFailure(t, err, want...)
+		}
+
+		return
+	}
+
+	k := keeper(t, time.Now(), "127.0.0.1")
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	errtest.None(t, os.WriteFile(file, pki.EncodeCertificate(k.CA()), 0o600))
+
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHostCAs$", "-test.v")
+	again.Env = append(os.Environ(), "SSL_CERT_FILE="+file, "SSL_CERT_DIR=/nowhere",
+		"TEST_HOST_CAS="+secure(t, k.ServerConfig(), answerVersion))
+
+	if out, err := again.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestHostCAs") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
