@@ -35,6 +35,13 @@ func bootstrapFirst(ctx context.Context, c *call) error {
 		return exit.Usagef("bootstrap makes a new manager, and takes no --url").Try("drop --url")
 	}
 
+	target := c.args[0][strings.LastIndexByte(c.args[0], '@')+1:]
+	name := cmp.Or(c.String("context"), target)
+
+	if err := contexts.CheckName(name); err != nil {
+		return exit.Usagef("%s", exit.Message(err)).Try("give the context another name: --context NAME")
+	}
+
 	h, err := bootstrap.Dial(ctx, c.bootstrapOptions(false))
 	if err != nil {
 		return err
@@ -50,15 +57,25 @@ func bootstrapFirst(ctx context.Context, c *call) error {
 		return err
 	}
 
-	target := c.args[0][strings.LastIndexByte(c.args[0], '@')+1:]
-	entry := contexts.Context{
-		Name: cmp.Or(c.String("context"), target), URL: m.URL, Fingerprint: m.Fingerprint, Token: m.Token,
+	entry := contexts.Context{Name: name, URL: m.URL, Fingerprint: m.Fingerprint, Token: m.Token}
+
+	// Only this answer has the token, so it is stored before anything else can fail.
+	store := func(f *contexts.File) error {
+		f.Set(entry)
+		return nil
+	}
+	if err := updateContexts(store, func() {}); err != nil {
+		return exit.Errorf(exit.Code(err), "the manager runs on %s, but its token cannot be stored: %s",
+			target, exit.Message(err)).
+			Try("mend that, and repeat the command, which makes another token; or make one on %s, as root: "+
+				"clusterctl token create --role admin", target)
 	}
 
 	if err := c.logIn(ctx, entry); err != nil {
 		return exit.Errorf(exit.Code(err), "the manager runs on %s, but the login failed: %s",
 			target, exit.Message(err)).
-			Try("open its port for this host; then log in: clusterctl login %s", m.URL)
+			Try("its CA and the token are stored; open its port for this host, and then use them: "+
+				"clusterctl context use %s", name)
 	}
 
 	c.say("the manager logs in to hosts with this key; add it to their ~/.ssh/authorized_keys, and then: "+
