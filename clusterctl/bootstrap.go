@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/cluster/clusterctl/bootstrap"
 	"github.com/contiv/cluster/clusterctl/contexts"
 	"github.com/contiv/cluster/clusterctl/exit"
+	"github.com/contiv/cluster/clusterctl/print"
 	"github.com/contiv/cluster/management/api"
 )
 
@@ -92,6 +93,13 @@ func addInstance(ctx context.Context, c *call) error {
 	}
 	defer h.Close()
 
+	switch id, err := h.Identity(ctx); {
+	case err != nil:
+		return err
+	case id != "":
+		return c.keepInstance(ctx, h, id)
+	}
+
 	if err := h.Install(ctx); err != nil {
 		return err
 	}
@@ -103,6 +111,42 @@ func addInstance(ctx context.Context, c *call) error {
 
 	id, err := h.Join(ctx, invitation)
 	if err != nil {
+		return err
+	}
+
+	if err := c.awaitMember(ctx, id); err != nil {
+		return err
+	}
+
+	return c.learnInstances(ctx)
+}
+
+// keepInstance leaves a host as it is that is an instance of the manager already, and starts it if it is not alive. It
+// refuses one of another manager.
+func (c *call) keepInstance(ctx context.Context, h *bootstrap.Host, id string) error {
+	host := c.args[0]
+
+	members, err := c.manager.Members(ctx)
+	if err != nil {
+		return err
+	}
+
+	i := slices.IndexFunc(members.Items, func(m api.Member) bool { return m.ID == id })
+
+	switch {
+	case i < 0:
+		return exit.Errorf(exit.Refused, "%s is an instance already (%s), and this manager has none with its id: it "+
+			"belongs to another manager, or was removed from this one; nothing was changed", host, print.Inline(id)).
+			Try("add another host; or, to give up its nodes and jobs, run there as root, and repeat the command: " +
+				"systemctl disable --now clusterm && mv /var/lib/clusterm /var/lib/clusterm.old")
+	case members.Items[i].Alive:
+		c.say("%s is the instance %s of this manager already; nothing was changed there", host, id)
+		return c.learnInstances(ctx)
+	}
+
+	c.say("%s is the instance %s of this manager already, and is not alive: starting clusterm there", host, id)
+
+	if err := h.Start(ctx); err != nil {
 		return err
 	}
 

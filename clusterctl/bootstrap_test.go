@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/cluster/clusterctl/contexts"
 	"github.com/contiv/cluster/clusterctl/exit"
 	"github.com/contiv/cluster/inventory/errtest"
+	"github.com/contiv/cluster/management/api"
 )
 
 // fakeHost puts an ssh first in the PATH that does nothing but record the steps, and give their answers.
@@ -115,5 +116,36 @@ func TestBootstrapKeepsToken(t *testing.T) {
 
 	if _, err := os.Stat(filepath.Join(h.dir, "ssh.steps")); err == nil {
 		t.Errorf("the refused bootstrap took the steps %s", h.took())
+	}
+}
+
+// TestInstanceAddKnowsInstances: a host that is an instance already is neither installed nor joined.
+func TestInstanceAddKnowsInstances(t *testing.T) {
+	m := remote(t)
+	h := newFakeHost(m)
+
+	instances := []api.Instance{{ID: "3f0c1d9a77be20c4", Node: "m-2"}}
+	url, pin := serveTokens(t, func() []api.Instance { return instances }, "")
+	m.ctl(exit.Done, goodToken, "login "+url+" --fingerprint "+pin+" --token-file -")
+
+	line := "instance add root@m-2 --package " + h.pkg
+
+	for id, c := range map[string]struct {
+		code int
+		want []string
+	}{
+		"3f0c1d9a77be20c4": {exit.Done, []string{"of this manager already; nothing was changed"}},
+		"1111111111111111": {exit.Refused, []string{
+			"root@m-2 is an instance already (1111111111111111)", "another manager", "nothing was changed",
+			"mv /var/lib/clusterm",
+		}},
+		"without an id": {exit.Refused, []string{"is an instance already (without an id)"}},
+	} {
+		h.answers("identity", id)
+		m.ctl(c.code, "", line, c.want...)
+
+		if got := h.took(); got != "check identity" {
+			t.Errorf("%s: the steps are %s", id, got)
+		}
 	}
 }

@@ -26,6 +26,7 @@ import (
 // Times of the steps. An installation loads packages.
 const (
 	shortStep   = time.Minute
+	startStep   = 3 * time.Minute
 	installStep = 15 * time.Minute
 
 	maxOutput = 64 << 10 // bytes that are kept of the output of a step
@@ -174,7 +175,7 @@ func (h *Host) put(ctx context.Context, path, step string, args ...string) error
 func (h *Host) First(ctx context.Context, tokenName string) (m Manager, err error) {
 	h.o.Say("%s: starting clusterm", h.o.Target)
 
-	if m.Key, err = h.step(ctx, 3*time.Minute, nil, "first"); err != nil {
+	if m.Key, err = h.step(ctx, startStep, nil, "first"); err != nil {
 		return m, err
 	}
 	if m.Fingerprint, err = h.step(ctx, shortStep, nil, "fingerprint"); err != nil {
@@ -190,6 +191,17 @@ func (h *Host) First(ctx context.Context, tokenName string) (m Manager, err erro
 	m.Token, err = h.step(ctx, shortStep, nil, "token", tokenName)
 
 	return m, err
+}
+
+// Identity returns the id of the instance that the host is, or "" if it is none.
+func (h *Host) Identity(ctx context.Context) (string, error) {
+	return h.step(ctx, shortStep, nil, "identity")
+}
+
+// Start starts clusterm on a host that is an instance, and waits until it is healthy.
+func (h *Host) Start(ctx context.Context) error {
+	_, err := h.step(ctx, startStep, nil, "start")
+	return err
 }
 
 // Join makes the host a further instance, and returns its id. The invitation is of the manager.

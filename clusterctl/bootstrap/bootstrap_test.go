@@ -4,6 +4,7 @@ package bootstrap
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,6 +40,36 @@ func TestStep(t *testing.T) {
 	_, err = h.step(t.Context(), shortStep, nil, "fail", "the", "reason")
 	if exit.Code(err) != exit.Failed || exit.Message(err) != "host: the reason" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestIdentity tells an instance from an interrupted join, which has the same id in two files.
+func TestIdentity(t *testing.T) {
+	for _, c := range []struct {
+		files map[string]string
+		want  string
+	}{
+		{nil, ""},
+		{map[string]string{"instance.id": "a"}, "a"}, // with an etcd that is not inside
+		{map[string]string{"instance.id": "a", "etcd/data/x": ""}, "a"},
+		{map[string]string{"instance.id": "a", "instance/joining.id": "a"}, ""},
+		{map[string]string{"instance.id": "a", "instance/joining.id": "a", "etcd/member.json": "{}"}, "a"},
+		{map[string]string{"instance.id": "a", "instance/joining.id": "b"}, "a"},
+		{map[string]string{"etcd/data/x": ""}, "without an id"},
+		{map[string]string{"instance/joining.id": "a"}, ""},
+	} {
+		dir := t.TempDir()
+		for name, text := range c.files {
+			path := filepath.Join(dir, name)
+			errtest.None(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			errtest.None(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
+		}
+
+		out, err := exec.CommandContext(t.Context(), "sh", "-c",
+			strings.Replace(steps, "data=/var/lib/clusterm", "data="+dir, 1)+"\nidentity").CombinedOutput()
+		if got := strings.TrimSpace(string(out)); err != nil || got != c.want {
+			t.Errorf("%v: got %q, %v, want %q", c.files, got, err, c.want)
+		}
 	}
 }
 

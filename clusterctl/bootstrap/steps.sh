@@ -20,6 +20,13 @@ quietly() {
 
 instance() { [ -e $data/etcd/member.json ] || [ -d $data/etcd/data ]; }
 
+# identity: prints the id of the instance that this host is, if it is one. An interrupted join has made none.
+identity() {
+	id=$(cat $data/instance.id 2>/dev/null) || id=
+	joins=$(cat $data/instance/joining.id 2>/dev/null) || joins=
+	if instance || [ "${id:-$joins}" != "$joins" ]; then echo "${id:-without an id}"; fi
+}
+
 # check SUFFIX of the package, and which instance it becomes: first or further
 check() {
 	if [ "$2" = first ] && ! instance && systemctl -q is-active clusterm-agent; then
