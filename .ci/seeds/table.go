@@ -340,6 +340,18 @@ var seeds = []seed{
 		becomes: `if trailing++; false || `,
 	},
 	{
+		name: "the troubles of the manager are forgotten", file: "management/engine/step.go",
+		pkg: "management/engine", test: "TestTroublesOfAFailedRun",
+		is:      `run.Troubles = e.troublesOf(*run)`,
+		becomes: `_ = e.troublesOf(*run)`,
+	},
+	{
+		name: "a wait has no end", file: "management/explain/wait.go",
+		pkg: "management/explain", test: "TestWait",
+		is:      `case other.Due().After(w.Until):`,
+		becomes: `case false:`,
+	},
+	{
 		name: "changes are taken without room", file: "management/server/admit.go",
 		pkg: "management/server", test: "TestNoRoom",
 		is:      `if rt.Mutates() && !rt.Ends() && s.Room != nil {`,

@@ -55,6 +55,7 @@ func (p *Printer) NodeExplanation(e api.NodeExplanation, program string) {
 		{"Applied by", withPrefix("job ", Line(n.Applied)) + withPrefix(" at ", appliedAt(&n))},
 		{"Host key", keys},
 		{"Hardware", hardware(&n)},
+		{"Waits for", waitText(e.Wait)},
 		{"Next", Line(LocalTimes(e.Next))},
 	})
 	p.findings(e.Findings, program)
@@ -127,10 +128,24 @@ func (p *Printer) JobExplanation(e api.JobExplanation, program string) {
 		{"Status", p.Paint.jobStatus(&e.Job)},
 		{"Summary", Line(LocalTimes(e.Summary))},
 		{"Steps", strings.Join(steps, "\n")},
+		{"Waits for", waitText(e.Wait)},
 		{"Next", Line(LocalTimes(e.Next))},
 	})
 	p.findings(e.Findings, program)
 	p.failures(e.Failures)
+}
+
+func waitText(w *api.Wait) string {
+	if w == nil {
+		return ""
+	}
+
+	text := Line(LocalTimes(w.For)) + ", since " + Time(w.Since)
+	if w.Until != nil {
+		text += ", until " + Time(*w.Until) + " at the latest" + withPrefix(": ", Line(LocalTimes(w.Origin)))
+	}
+
+	return text
 }
 
 // remedyIndent begins each line of a remedy.

@@ -265,6 +265,7 @@ func (p *Printer) run(j api.Job, r api.Run) {
 		{"Exit", Line(r.Exit)},
 		{"Code", fmt.Sprint(r.Code)},
 		{"Message", Text(r.Message)},
+		{"Manager", Line(LocalTimes(strings.Join(r.Troubles, "; ")))},
 	})
 
 	resultColumns(j.Check || j.Verb.Verifies()).Rows(p, r.Results)

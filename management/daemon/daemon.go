@@ -122,6 +122,8 @@ type Daemon struct {
 	useCases
 
 	metrics metrics.Registry
+	// troubles are those of this process, from its start.
+	troubles state.Troubles
 
 	mu     sync.Mutex // guards server, which a changed configuration may reach before it exists
 	server *server.Server
@@ -309,6 +311,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.startUpkeep(ctx)
 	d.serve(listeners)
 	d.parts.Go(ctx, "check of ansible-playbook", d.programs.WarnUnable)
+	d.parts.Go(ctx, "watch of the processor", d.troubles.Watch)
 
 	return nil
 }

@@ -50,7 +50,7 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		return err
 	}
 
-	d.store.Count(d.metrics)
+	d.store.Count(d.metrics, &d.troubles)
 
 	if d.etcd.Embedded != nil {
 		d.store.ExplainOutage(d.etcd.Embedded.EndedSince)

@@ -83,7 +83,7 @@ func (d *Daemon) wireUseCases() {
 	d.engine = engine.New(engine.Options{
 		State: d.store, Store: d.store, Results: d.store, Records: d.store, Metrics: d.metrics, Executors: executors,
 		Playbooks: playbooks, Settings: d.settings.Engine, Self: d.identity,
-		Membership: d.member, Audit: d.audit, Logger: log,
+		Membership: d.member, Audit: d.audit, Troubles: &d.troubles, Logger: log,
 	})
 
 	d.imports = enroll.New(enroll.Options{

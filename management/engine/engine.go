@@ -115,7 +115,9 @@ type Options struct {
 	Membership cluster.Membership
 	Metrics    metrics.Registry
 	Audit      access.Auditor
-	Logger     logrus.FieldLogger
+	// Troubles are those of the manager; nil: none are known.
+	Troubles *state.Troubles
+	Logger   logrus.FieldLogger
 }
 
 // Engine runs jobs. All methods may be called at once.
@@ -142,7 +144,8 @@ type Engine struct {
 	// assigned one after another, so concurrent attempts would only conflict.
 	accepting chan struct{}
 
-	outages state.Outages // of the store, for the deadlines of jobs
+	outages  state.Outages // of the store, for the deadlines of jobs
+	troubles *state.Troubles
 
 	mu         sync.Mutex
 	running    map[string]time.Time // jobs with a goroutine here, and since when this instance owns them
@@ -164,6 +167,7 @@ func New(o Options) *Engine {
 		plans:    access.Once[plan.Plan]{Kind: &plan.Kind, Records: o.Records, Results: o.Results, State: o.State},
 		settings: o.Settings,
 		self:     o.Self, members: o.Membership, audit: o.Audit, log: o.Logger, counts: newCounts(o.Metrics),
+		troubles:   o.Troubles,
 		jobBackoff: time.Second, writeBackoff: 100 * time.Millisecond,
 		claiming: map[string]job.Turn{},
 		running:  map[string]time.Time{}, appended: make(chan struct{}), accepting: make(chan struct{}, 1),

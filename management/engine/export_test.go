@@ -13,3 +13,6 @@ func (e *Engine) Hasten() { e.jobBackoff, e.writeBackoff = 20*time.Millisecond, 
 
 // Outages are those of the store that the engine has seen.
 func (e *Engine) Outages() *state.Outages { return &e.outages }
+
+// SetTroubles sets those of the manager, before any job.
+func (e *Engine) SetTroubles(t *state.Troubles) { e.troubles = t }

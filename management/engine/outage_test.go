@@ -357,3 +357,43 @@ func TestDeadlineDoesNotCountOutages(t *testing.T) {
 		}
 	}
 }
+
+// TestTroublesOfAFailedRun: a run that fails records what troubled the manager, and one that succeeds records nothing.
+func TestTroublesOfAFailedRun(t *testing.T) {
+	t.Parallel()
+
+	for _, fails := range []bool{true, false} {
+		b := newBench(t)
+
+		var troubles state.Troubles
+		b.SetTroubles(&troubles)
+		b.see("a")
+
+		g := newGate()
+		b.books.on(job.PlaybookSite, g.script)
+
+		id := b.ask(commission, "a", master).ID
+		b.begun(g)
+
+		begun := time.Now()
+		troubles.Probed(3*time.Second, begun)
+		b.Outages().Note(true, begun)
+		b.Outages().Note(false, begun.Add(12*time.Second))
+
+		if !fails {
+			g.open <- succeeds
+			if j := b.end(id, "Complete"); j.Runs[0].Troubles != nil {
+				t.Errorf("%q", j.Runs[0].Troubles)
+			}
+
+			continue
+		}
+
+		g.open <- failsOn("a")
+
+		j := b.end(id, "Errored failed")
+		if got := strings.Join(j.Runs[0].Troubles, "; "); !strings.Contains(got, "its store took 3s to answer") {
+			t.Errorf("%q", got)
+		}
+	}
+}

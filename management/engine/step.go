@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/contiv/cluster/configuration"
+	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/step"
@@ -60,9 +61,24 @@ func (e *Engine) executeStep(ctx context.Context, j job.Job) error {
 		run.Ended, run.Code, run.Message = time.Now(), result.Code, result.Message
 		run.NotBegun, run.Lost = result.NotBegun, result.Lost
 		run.Exit, run.Results = cmp.Or(string(result.Cause), job.ExitDone), result.Hosts
+		run.Troubles = e.troublesOf(*run)
 	})
 
 	return err
+}
+
+// troublesOf returns those of the manager during a run that did not succeed.
+func (e *Engine) troublesOf(run job.Run) []string {
+	if run.Exit == job.ExitDone {
+		return nil
+	}
+
+	texts := e.troubles.During(run.Started, run.Ended)
+	if away := e.outages.Between(run.Started, run.Ended); away >= time.Second {
+		texts = append(texts, "its store was away for "+inventory.ShortDuration(away.Round(time.Second)))
+	}
+
+	return texts
 }
 
 // takeOver makes a step of which another instance has begun nothing this one's.

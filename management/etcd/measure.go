@@ -9,13 +9,14 @@ import (
 
 	"github.com/contiv/cluster/inventory/etcd"
 	"github.com/contiv/cluster/management/metrics"
+	"github.com/contiv/cluster/management/state"
 )
 
 // spacesTimeout limits the wait of a scrape for an endpoint of the store.
 const spacesTimeout = time.Second
 
-// Count counts the round trips to etcd from now on.
-func (s *Store) Count(r metrics.Registry) {
+// Count counts the round trips to etcd from now on, and notes those that were a trouble.
+func (s *Store) Count(r metrics.Registry, troubles *state.Troubles) {
 	roundTrip := r.Histogram("clusterm_etcd_round_trip_seconds").WithLabelValues()
 	unanswered := r.Counter("clusterm_etcd_unanswered_total").WithLabelValues()
 
@@ -23,6 +24,7 @@ func (s *Store) Count(r metrics.Registry) {
 		switch {
 		case err == nil:
 			roundTrip.Observe(took.Seconds())
+			troubles.Probed(took, time.Now())
 		case !errors.Is(err, context.Canceled): // a stop of the daemon is no failure of the store
 			unanswered.Inc()
 		}

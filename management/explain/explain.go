@@ -26,6 +26,7 @@ type About string
 const (
 	AboutJob        About = "job"        // a job holds the node, or another job is waited for
 	AboutQueue      About = "queue"      // a job is in the queue
+	AboutManager    About = "manager"    // the manager itself was in trouble
 	AboutQuarantine About = "quarantine" // the node is fenced
 	AboutTombstone  About = "tombstone"  // the node was forgotten before
 	AboutState      About = "state"      // no observer sees the node
@@ -163,6 +164,7 @@ type NodeExplanation struct {
 	Jobs        []job.Job     // jobs that hold the node or wait for it, in the order of the queue
 	Failures    []api.Failure // of the job that holds the node or set its last error, oldest first
 	Findings    []Finding     // the main obstacle first
+	Wait        *Wait         // of the job that holds it, or is the next to; nil: there is none
 	Next        string        // the next event without an operator
 }
 
@@ -173,6 +175,7 @@ type JobExplanation struct {
 	Failures []api.Failure // oldest first
 	Steps    []string      // each step of the job with its result, in order
 	Findings []Finding
+	Wait     *Wait  // nil: it waits for nothing
 	Next     string // the next event without an operator
 }
 

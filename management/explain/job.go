@@ -23,6 +23,7 @@ func ExplainJob(f Facts, j job.Job) JobExplanation {
 	}}
 
 	e.partOf()
+	e.Wait = f.waitOf(j)
 
 	switch {
 	case j.Status == job.Queued:
@@ -83,26 +84,8 @@ func (e *jobExplainer) running() {
 
 	// The failure path has a deadline of its own.
 	if j.Phase() != job.PhaseUndo {
-		e.add(finding(AboutJob, "its deadline is %s", e.deadline()).of(j))
+		e.add(finding(AboutJob, "its deadline is %s", e.deadlineOf(j)).of(j))
 	}
-}
-
-// deadline describes the deadline of the job, where it comes from, and how long such jobs take.
-func (e *jobExplainer) deadline() string {
-	v := e.View
-	if e.Sees != nil {
-		v = e.Sees.View
-	}
-
-	text := inventory.ShortDuration(e.Job.Timeout) + " after its start"
-	if e.Job.TimeoutFrom != "" {
-		text += ", from " + e.Job.TimeoutFrom
-	}
-	if runs, p99 := v.Took(e.Job); runs > 0 {
-		text += fmt.Sprintf("; p99 of %d runs: %s", runs, inventory.ShortDuration(p99.Round(time.Second)))
-	}
-
-	return text
 }
 
 func (e *jobExplainer) ended() {
@@ -136,10 +119,23 @@ func (e *jobExplainer) ended() {
 		return
 	}
 
+	e.troubled()
 	e.cause()
 	e.connection()
 	e.fenced()
 	e.unfinished()
+}
+
+// troubled reports what troubled the manager itself during the runs that failed, before any host is blamed.
+func (e *jobExplainer) troubled() {
+	for _, r := range e.Job.Runs {
+		if len(r.Troubles) > 0 {
+			e.add(finding(AboutManager, "while %s failed, the manager itself was in trouble: %s",
+				r.Phase, strings.Join(r.Troubles, "; ")).of(e.Job).since(r.Started).
+				do("look at the health of the manager before the hosts, and then retry the job").
+				with(inventory.ShowHealth(), inventory.RetryJob(e.Job.ID, false)))
+		}
+	}
 }
 
 // cause reports a cause outside the playbook.
@@ -148,7 +144,7 @@ func (e *jobExplainer) cause() {
 
 	switch j.Cause {
 	case job.CauseDeadline:
-		e.add(finding(AboutFailure, "its deadline was %s", e.deadline()).of(j).
+		e.add(finding(AboutFailure, "its deadline was %s", e.deadlineOf(j)).of(j).
 			do("if it needs longer, retry it with more time, or raise the default for all jobs").
 			with(inventory.ShowSettings("jobs.timeout")))
 	case job.CauseInterrupted:

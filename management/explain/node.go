@@ -54,6 +54,9 @@ func ExplainNode(f Facts, n inventory.Node, history []inventory.HistoryEntry) No
 		e.Summary = e.Findings[0].Message
 	}
 
+	if j := nextJob(n, e.Jobs); j != nil {
+		e.Wait = f.waitOf(*j)
+	}
 	e.Next = f.nextOfNode(n, e.Jobs)
 
 	return e.within(f.Sees)
@@ -722,19 +725,25 @@ func (f Facts) culpritOf(n inventory.Node) *job.Job {
 	return culprit
 }
 
-// nextOfNode returns the next event for the node without an operator.
-func (f Facts) nextOfNode(n inventory.Node, jobs []job.Job) string {
-	for _, j := range jobs {
-		if j.ID == n.Job {
-			return f.nextOfJob(j)
-		}
+// nextJob returns that of its jobs which holds the node, or which is to change it next.
+func nextJob(n inventory.Node, jobs []job.Job) *job.Job {
+	i := slices.IndexFunc(jobs, func(j job.Job) bool { return j.ID == n.Job })
+	if i < 0 {
+		// A job that only holds the node as a helper does not change it.
+		i = slices.IndexFunc(jobs, func(j job.Job) bool { return !helps(j, n) })
 	}
 
-	// A job that only holds the node as a helper does not change it.
-	for _, j := range jobs {
-		if !helps(j, n) {
-			return f.nextOfJob(j)
-		}
+	if i < 0 {
+		return nil
+	}
+
+	return &jobs[i]
+}
+
+// nextOfNode returns the next event for the node without an operator.
+func (f Facts) nextOfNode(n inventory.Node, jobs []job.Job) string {
+	if j := nextJob(n, jobs); j != nil {
+		return f.nextOfJob(*j)
 	}
 
 	const stays = "its status stays until an operator asks for something"

@@ -17,7 +17,7 @@ func (e NodeExplanation) within(s *state.Scoped) NodeExplanation {
 	}
 
 	e.Node, e.Summary, e.Next = *s.Show(&e.Node), s.Text(e.Summary), s.Text(e.Next)
-	e.StateReason = s.Text(e.StateReason)
+	e.StateReason, e.Wait = s.Text(e.StateReason), e.Wait.within(s)
 	e.Failures, e.Findings = failuresWithin(s, e.Failures), findingsWithin(s, e.Findings)
 
 	var jobs []job.Job
@@ -40,9 +40,17 @@ func (e JobExplanation) within(s *state.Scoped) JobExplanation {
 	}
 
 	e.Job, e.Summary, e.Next, e.Steps = s.ShowJob(e.Job), s.Text(e.Summary), s.Text(e.Next), s.Texts(e.Steps)
+	e.Wait = e.Wait.within(s)
 	e.Failures, e.Findings = failuresWithin(s, e.Failures), findingsWithin(s, e.Findings)
 
 	return e
+}
+
+func (w *Wait) within(s *state.Scoped) *Wait {
+	if w == nil {
+		return nil
+	}
+	return &Wait{For: s.Text(w.For), Since: w.Since, Until: w.Until, Origin: s.Text(w.Origin)}
 }
 
 func failuresWithin(s *state.Scoped, failures []api.Failure) []api.Failure {

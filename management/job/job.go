@@ -196,6 +196,8 @@ type Run struct {
 	// run has them, see inventory.Configured.
 	Masters     string   `json:"masters,omitempty"`
 	MasterNames []string `json:"master_names,omitempty"`
+	// Troubles are those of the manager itself during a run that failed, in words.
+	Troubles []string `json:"troubles,omitempty"`
 	// Text and Events are the offsets in the job's logs where the output of
 	// this run begins, in bytes.
 	Text   int64 `json:"text"`

@@ -248,6 +248,7 @@ func runOf(r job.Run) api.Run {
 		Exit:           r.Exit,
 		Code:           r.Code,
 		Message:        r.Message,
+		Troubles:       r.Troubles,
 	}
 
 	for i, host := range slices.Concat(r.Hosts, r.Helped()) {

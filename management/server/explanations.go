@@ -26,7 +26,7 @@ func (s *Server) getNodeExplanation(r *http.Request, v *state.Scoped) (api.NodeE
 	out := api.NodeExplanation{
 		Node: s.forms(v).of(e.Node), Ready: e.Ready, Summary: e.Summary,
 		StatusSince: optionalTime(e.StatusSince), StatusBy: e.StatusBy, StateSince: optionalTime(e.StateSince),
-		Rule: e.Rule, Failures: e.Failures, Findings: findingsOf(e.Findings), Next: e.Next,
+		Rule: e.Rule, Failures: e.Failures, Findings: findingsOf(e.Findings), Wait: waitOf(e.Wait), Next: e.Next,
 	}
 
 	for _, j := range e.Jobs {
@@ -36,6 +36,13 @@ func (s *Server) getNodeExplanation(r *http.Request, v *state.Scoped) (api.NodeE
 	}
 
 	return out, e.Node.Revision, nil
+}
+
+func waitOf(w *explain.Wait) *api.Wait {
+	if w == nil {
+		return nil
+	}
+	return &api.Wait{For: w.For, Since: w.Since, Until: optionalTime(w.Until), Origin: w.Origin}
 }
 
 func (s *Server) getDifference(r *http.Request, v *state.Scoped) (api.Difference, int64, error) {
@@ -73,7 +80,7 @@ func (s *Server) getJobExplanation(r *http.Request, v *state.Scoped) (api.JobExp
 	e := s.Explain.Job(v.Whole(), v.WholeJob(j), explain.Reader{Name: rest.Principal(r), Sees: v})
 	out := api.JobExplanation{
 		Job: jobOf(j), Summary: e.Summary, Failures: e.Failures, Steps: e.Steps,
-		Findings: findingsOf(e.Findings), Next: e.Next,
+		Findings: findingsOf(e.Findings), Wait: waitOf(e.Wait), Next: e.Next,
 	}
 	s.addWaits(v, j, &out.Job)
 	out.Job.CancelledByYou = j.CancelledBy(rest.Principal(r))
