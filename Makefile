@@ -11,6 +11,7 @@ FUZZTIME ?= 10s
 CHAOS_FOR ?= 10m
 CHAOS_SEED ?=
 BROKEN ?=
+CHAOS_LEASE ?=
 BENCH_JSON ?= bin/bench.json
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
@@ -120,9 +121,9 @@ board: deps ## the Grafana board and the alerts on a real Prometheus
 	CLUSTERM_LAB=1 go test -count=1 -run TestLiveBoard ./management/daemon
 
 .PHONY: chaos
-chaos: deps lab-deps build ## faults at random for CHAOS_FOR (10m) to three instances under load; CHAOS_SEED=N repeats the choices
+chaos: deps lab-deps build ## faults at random for CHAOS_FOR (10m) to three instances under load; CHAOS_SEED=N repeats the choices, CHAOS_LEASE=5s shortens the lease
 	overlay=; if [ -n "$(BROKEN)" ]; then overlay=$$(go run ./.ci/seeds -overlay bin/.broken "$(BROKEN)"); fi; \
-	CLUSTERM_OVERLAY=$$overlay CLUSTERM_LAB=1 CLUSTERM_CHAOS=1 CHAOS_FOR=$(CHAOS_FOR) CHAOS_SEED=$(CHAOS_SEED) \
+	CLUSTERM_OVERLAY=$$overlay CLUSTERM_LAB=1 CLUSTERM_CHAOS=1 CHAOS_FOR=$(CHAOS_FOR) CHAOS_SEED=$(CHAOS_SEED) CHAOS_LEASE=$(CHAOS_LEASE) \
 	  go test -count=1 -timeout 0 -v -run 'TestChaos$$' ./vagrant/systemtest/
 
 .PHONY: demo

@@ -23,16 +23,21 @@ import (
 // TestFaults lets each kind of fault happen once to three instances under load.
 func TestFaults(t *testing.T) {
 	c := newChaos(t)
-	order := c.random.Perm(len(faults))
-	half := len(order) / 2
 
-	c.round(order[:half])
-	c.round(order[half:])
+	var all [][]fault
+	for _, i := range c.random.Perm(len(faults)) {
+		all = append(all, faults[i:i+1])
+	}
+
+	half := len(all) / 2
+
+	c.round(all[:half])
+	c.round(all[half:])
 	c.wantEnough()
 }
 
-// TestChaos does the same at random for CHAOS_FOR, such as 30m. CHAOS_SEED repeats the choices of a run, but not its
-// timing.
+// TestChaos lets faults happen at random for CHAOS_FOR, such as 30m, up to three at a time. CHAOS_SEED repeats the
+// choices of a run, but not its timing.
 func TestChaos(t *testing.T) {
 	if os.Getenv("CLUSTERM_CHAOS") != "1" {
 		t.Skip("no two runs are alike; set CLUSTERM_CHAOS=1, as make chaos does")
@@ -43,7 +48,7 @@ func TestChaos(t *testing.T) {
 
 	c := newChaos(t)
 	for end := time.Now().Add(length); time.Now().Before(end) && !t.Failed(); {
-		c.round(c.random.Perm(len(faults))[:4])
+		c.round([][]fault{c.several(), c.several(), c.several(), c.several(), c.several()})
 	}
 
 	c.wantEnough()
@@ -100,7 +105,12 @@ func newChaos(t *testing.T) *chaos {
 	}
 
 	t.Cleanup(func() {
-		t.Logf("%d faults: %v; %v", len(c.log), c.struck, c.counts)
+		all := 0
+		for _, n := range c.struck {
+			all += n
+		}
+
+		t.Logf("%d faults in %d rounds: %v; %v", all, c.load.Round, c.struck, c.counts)
 
 		if t.Failed() {
 			t.Logf("the faults:\n%s", strings.Join(c.log, "\n"))
@@ -141,113 +151,138 @@ func (c *chaos) hold(d time.Duration) {
 }
 
 // overALease is longer than the leases of an instance and of a runner.
-const overALease = 20 * time.Second
+func overALease() time.Duration { return instanceLease + 5*time.Second }
 
-// during has the commands begin and end a fault on a host.
-func (c *chaos) during(host, begin string, d time.Duration, end string) {
-	c.t.Helper()
-	c.sh(host, begin)
-	c.hold(d)
-	c.sh(host, end)
+func lasting(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+
+// fault is a kind of fault. It begins, lasts and ends.
+type fault struct {
+	name  string
+	hosts int // that it strikes, of those of the instances
+	lasts func() time.Duration
+	begin func(c *chaos, hosts []string)
+	end   func(c *chaos, hosts []string)
 }
 
-// faults are the kinds of fault. Each happens, lasts and ends.
-var faults = []struct {
-	name   string
-	strike func(c *chaos) (where string)
-}{
-	{"the daemon is killed", func(c *chaos) string {
-		host := c.victims(1)[0]
-		c.sh(host, killDaemon)
-		c.hold(3 * time.Second)
+// on returns what carries out a command on the first host of a fault.
+func on(line string) func(*chaos, []string) {
+	return func(c *chaos, hosts []string) { c.sh(hosts[0], line) }
+}
 
-		return host
-	}},
-	{"a runner is killed", func(c *chaos) string {
-		var host string
+// byLab returns what has the lab do something with the hosts of a fault.
+func byLab(verb string) func(*chaos, []string) {
+	return func(c *chaos, hosts []string) { c.labDo(append([]string{verb}, hosts...)...) }
+}
 
-		await(c.t, 30*time.Second, "a runner is killed", func() (bool, string) {
-			for _, host = range c.victims(chaosInstances) {
-				if c.try(host, "pkill -KILL -o -f '^"+runnerProcess+"'").code == 0 {
-					return true, ""
-				}
-			}
+func byItself(*chaos, []string) {}
 
-			return false, "no job runs"
-		})
+const (
+	brief  = 3 * time.Second
+	aWhile = 8 * time.Second
+)
 
-		return host
-	}},
-	{"etcd is killed", func(c *chaos) string {
-		host := c.victims(1)[0]
-		c.sh(host, killEtcd)
-		c.hold(3 * time.Second)
-
-		return host
-	}},
-	{"the daemon is stopped for more than a lease", func(c *chaos) string {
-		host := c.victims(1)[0]
-		c.during(host, "pkill -STOP -f '^"+daemonProcess+"'", overALease, "pkill -CONT -f '^"+daemonProcess+"'")
-
-		return host
-	}},
-	{"all processes of a host are stopped for more than a lease", func(c *chaos) string {
-		host := c.victims(1)[0]
+var faults = []fault{
+	{"the daemon is killed", 1, lasting(brief), on(killDaemon), byItself},
+	{"a runner is killed", 0, lasting(0), (*chaos).killRunner, byItself},
+	{"etcd is killed", 1, lasting(brief), on(killEtcd), byItself},
+	{
+		"the daemon is stopped for more than a lease", 1, overALease,
+		on("pkill -STOP -f '^" + daemonProcess + "'"), on("pkill -CONT -f '^" + daemonProcess + "'"),
+	},
+	{
 		// The shell itself is none of them.
-		c.during(host, "kill -STOP -1", overALease, "kill -CONT -1")
-
-		return host
-	}},
-	{"a host is cut off", func(c *chaos) string {
-		host := c.victims(1)[0]
-		c.during(host, isolate, overALease, rejoin)
-
-		return host
-	}},
-	{"a host hears nothing", func(c *chaos) string {
-		host := c.victims(1)[0]
-		c.during(host, "iptables -I INPUT -s 10.77.0.0/24 ! -i lo -j DROP", overALease, rejoin)
-
-		return host
-	}},
-	{"two instances lose each other in one direction", func(c *chaos) string {
-		two := c.victims(2)
-		c.during(two[0], "iptables -I OUTPUT -d "+addr(two[1])+" -j DROP", 8*time.Second, rejoin)
-
-		return strings.Join(two, " to ")
-	}},
-	{"a host reboots", func(c *chaos) string {
-		host := c.victims(1)[0]
-		c.labDo("reboot", host)
-
-		return host
-	}},
-	{"a host loses its power", func(c *chaos) string {
-		host := c.victims(1)[0]
-		c.labDo("kill", host)
-		c.hold(3 * time.Second)
-		c.labDo("boot", host)
-
-		return host
-	}},
-	{"the disk of an instance is full", func(c *chaos) string {
-		host := c.victims(1)[0]
-		c.during(host, "! dd if=/dev/zero of="+dataDir+"/full bs=1M 2>/dev/null", 8*time.Second, "rm "+dataDir+"/full")
-
-		return host
-	}},
-	{"two of three instances are lost", func(c *chaos) string {
-		two := c.victims(2)
-		c.labDo(append([]string{"kill"}, two...)...)
-		c.hold(8 * time.Second)
-		c.labDo(append([]string{"boot"}, two...)...)
-
-		return strings.Join(two, ", ")
-	}},
+		"all processes of a host are stopped for more than a lease", 1, overALease,
+		on("kill -STOP -1"), on("kill -CONT -1"),
+	},
+	{"a host is cut off", 1, overALease, on(isolate), on(rejoin)},
+	{
+		"a host hears nothing", 1, overALease,
+		on("iptables -I INPUT -s 10.77.0.0/24 ! -i lo -j DROP"), on(rejoin),
+	},
+	{
+		"two instances lose each other in one direction", 2, lasting(aWhile),
+		func(c *chaos, two []string) { c.sh(two[0], "iptables -I OUTPUT -d "+addr(two[1])+" -j DROP") }, on(rejoin),
+	},
+	{"a host reboots", 1, lasting(0), byLab("reboot"), byItself},
+	{"a host loses its power", 1, lasting(brief), byLab("kill"), byLab("boot")},
+	{
+		"the disk of an instance is full", 1, lasting(aWhile),
+		on("! dd if=/dev/zero of=" + dataDir + "/full bs=1M 2>/dev/null"), on("rm " + dataDir + "/full"),
+	},
+	{"two of three instances are lost", 2, lasting(aWhile), byLab("kill"), byLab("boot")},
 }
 
-// round lets faults happen under load, and checks afterwards that nothing is stuck, lost or twice.
-func (c *chaos) round(kinds []int) {
+// killRunner kills one of any job.
+func (c *chaos) killRunner([]string) {
+	await(c.t, 30*time.Second, "a runner is killed", func() (bool, string) {
+		for _, host := range c.victims(chaosInstances) {
+			if c.try(host, "pkill -KILL -o -f '^"+runnerProcess+"'").code == 0 {
+				return true, ""
+			}
+		}
+
+		return false, "no job runs"
+	})
+}
+
+// several are faults that can happen at a time, each to other hosts.
+func (c *chaos) several() (some []fault) {
+	hosts := 0
+
+	for _, i := range c.random.Perm(len(faults)) {
+		if f := faults[i]; hosts+f.hosts <= chaosInstances && len(some) < chaosInstances {
+			some, hosts = append(some, f), hosts+f.hosts
+		}
+	}
+
+	// Runners are there as long as most instances are.
+	slices.SortStableFunc(some, func(a, b fault) int { return a.hosts - b.hosts })
+
+	return some
+}
+
+// window is a time in which faults happened, until all was whole again.
+type window struct {
+	faults     []string
+	begin, end time.Time
+}
+
+func (w window) String() string {
+	return fmt.Sprintf("%s to %s: %s", clock(w.begin.UnixNano()), clock(w.end.UnixNano()), strings.Join(w.faults, ", "))
+}
+
+// strike lets faults happen at a time.
+func (c *chaos) strike(some []fault) window {
+	c.t.Helper()
+
+	w := window{begin: time.Now()}
+	free := c.victims(chaosInstances)
+	struck := make([][]string, len(some))
+	lasts := time.Duration(0)
+
+	for i, f := range some {
+		struck[i], free = free[:f.hosts], free[f.hosts:]
+		f.begin(c, struck[i])
+
+		lasts = max(lasts, f.lasts())
+		w.faults = append(w.faults, strings.TrimSpace(f.name+" "+strings.Join(struck[i], " ")))
+		c.struck[f.name]++
+	}
+
+	c.hold(lasts)
+
+	for i, f := range some {
+		f.end(c, struck[i])
+	}
+
+	c.awaitVoters(chaosInstances)
+	w.end = time.Now()
+
+	return w
+}
+
+// round lets groups of faults happen under load, and checks afterwards that nothing is stuck, lost or twice.
+func (c *chaos) round(groups [][]fault) {
 	c.t.Helper()
 
 	c.load.Round++
@@ -260,24 +295,12 @@ func (c *chaos) round(kinds []int) {
 	clients := c.startClients()
 	c.hold(5 * time.Second)
 
-	type window struct {
-		name       string
-		begin, end int64
-	}
-
 	var windows []window
 
-	for _, i := range kinds {
-		begin := time.Now()
-		where := faults[i].strike(c)
-		c.awaitVoters(chaosInstances)
-		windows = append(windows, window{faults[i].name, begin.UnixNano(), time.Now().UnixNano()})
-		c.struck[faults[i].name]++
-		c.log = append(
-			c.log,
-			fmt.Sprintf("%s to %s %s: %s", clock(begin.UnixNano()), clock(time.Now().UnixNano()), where,
-				faults[i].name),
-		)
+	for _, some := range groups {
+		w := c.strike(some)
+		windows = append(windows, w)
+		c.log = append(c.log, w.String())
 		c.hold(2 * time.Second)
 	}
 
@@ -289,13 +312,10 @@ func (c *chaos) round(kinds []int) {
 
 	all := clients.end(c.t)
 
-	for _, f := range windows {
-		c.t.Logf(
-			"%s: some client read nothing for %s, and one wrote nothing for %s",
-			f.name,
-			gap(all, opView, f.begin, f.end),
-			gap(all, opWrite, f.begin, f.end),
-		)
+	for _, w := range windows {
+		begin, end := w.begin.UnixNano(), w.end.UnixNano()
+		c.t.Logf("%s: some client read nothing for %s, and one wrote nothing for %s",
+			w, gap(all, opView, begin, end), gap(all, opWrite, begin, end))
 	}
 
 	c.check(all)

@@ -4,7 +4,9 @@ package systemtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -125,7 +127,12 @@ func unavailable() string {
 
 func build(ctx context.Context, dir string) error {
 	args := []string{"build", "-ldflags", "-s -w", "-o", dir}
-	if overlay := os.Getenv("CLUSTERM_OVERLAY"); overlay != "" {
+
+	overlay, err := shorterLease(dir, os.Getenv("CLUSTERM_OVERLAY"))
+	if err != nil {
+		return err
+	}
+	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
 
@@ -137,6 +144,65 @@ func build(ctx context.Context, dir string) error {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// instanceLease is how long an instance of the built programs counts as alive without renewing its lease.
+var instanceLease = 15 * time.Second
+
+// shorterLease adds to an overlay the lease of CHAOS_LEASE, such as 5s. It returns the path of the new one.
+func shorterLease(dir, overlay string) (string, error) {
+	text := os.Getenv("CHAOS_LEASE")
+	if text == "" {
+		return overlay, nil
+	}
+
+	lease, err := time.ParseDuration(text)
+	if err != nil || lease <= 0 {
+		return "", fmt.Errorf("CHAOS_LEASE=%s is no time", text)
+	}
+
+	var o struct{ Replace map[string]string }
+	if overlay != "" {
+		content, err := os.ReadFile(overlay)
+		if err == nil {
+			err = json.Unmarshal(content, &o)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+
+	path, err := filepath.Abs("../../management/etcd/session.go")
+	if err != nil {
+		return "", err
+	}
+
+	source, err := os.ReadFile(cmp.Or(o.Replace[path], path))
+	if err != nil {
+		return "", err
+	}
+
+	const is = "const SessionTTL = 15 * time.Second"
+	if !bytes.Contains(source, []byte(is)) {
+		return "", fmt.Errorf("%s does not have %q", path, is)
+	}
+
+	instanceLease = lease
+	becomes := fmt.Sprintf("const SessionTTL = %d * time.Millisecond", lease.Milliseconds())
+	copied, file := filepath.Join(dir, "session.go"), filepath.Join(dir, "overlay.json")
+
+	if o.Replace == nil {
+		o.Replace = map[string]string{}
+	}
+	o.Replace[path] = copied
+
+	content, err := json.Marshal(o)
+
+	return file, errors.Join(
+		err,
+		os.WriteFile(copied, bytes.Replace(source, []byte(is), []byte(becomes), 1), 0o600),
+		os.WriteFile(file, content, 0o600),
+	)
 }
 
 // lab is a lab that is given out to one test at a time.
