@@ -20,9 +20,10 @@ import (
 	"github.com/contiv/cluster/management/api"
 )
 
-// TestFaults lets each kind of fault happen once to three instances under load.
+// TestFaults restarts three instances under load, one after the other, and then lets each kind of fault happen once.
 func TestFaults(t *testing.T) {
 	c := newChaos(t)
+	wantNoneFailed(t, c.round(c.restarts()))
 
 	var all [][]fault
 	for _, i := range c.random.Perm(len(faults)) {
@@ -212,6 +213,31 @@ var faults = []fault{
 	{"two of three instances are lost", 2, lasting(aWhile), byLab("kill"), byLab("boot")},
 }
 
+// restarts is a rolling restart: the instance that leads is the last.
+func (c *chaos) restarts() (all [][]fault) {
+	leader := c.leader()
+	order := append(slices.DeleteFunc(slices.Clone(c.managers()), func(h string) bool { return h == leader }), leader)
+
+	for _, host := range order {
+		all = append(all, []fault{{"the daemon restarts", 0, lasting(0),
+			func(c *chaos, _ []string) { c.sh(host, "systemctl restart clusterm") }, byItself}})
+	}
+
+	return all
+}
+
+// wantNoneFailed requires that each request was done. A job may be refused, for the status of its node.
+func wantNoneFailed(t *testing.T, all []operation) {
+	t.Helper()
+
+	for _, o := range all {
+		aboutJob := o.Kind == opSubmit || o.Kind == opCancel
+		if o.Outcome == unknown || o.Outcome == refused && !aboutJob {
+			t.Errorf("%s at %s, client %d: %s: %s", o.Kind, clock(o.Begin), o.Client, o.Outcome, o.Error)
+		}
+	}
+}
+
 // killRunner kills one of any job.
 func (c *chaos) killRunner([]string) {
 	await(c.t, 30*time.Second, "a runner is killed", func() (bool, string) {
@@ -281,8 +307,9 @@ func (c *chaos) strike(some []fault) window {
 	return w
 }
 
-// round lets groups of faults happen under load, and checks afterwards that nothing is stuck, lost or twice.
-func (c *chaos) round(groups [][]fault) {
+// round lets groups of faults happen under load, and checks afterwards that nothing is stuck, lost or twice. It returns
+// what the clients did.
+func (c *chaos) round(groups [][]fault) []operation {
 	c.t.Helper()
 
 	c.load.Round++
@@ -319,6 +346,8 @@ func (c *chaos) round(groups [][]fault) {
 	}
 
 	c.check(all)
+
+	return all
 }
 
 // gap is the longest time in a window in which no operation of the kind ended well for the client that was worst off.
