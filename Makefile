@@ -126,6 +126,10 @@ chaos: deps lab-deps build ## faults at random for CHAOS_FOR (10m) to three inst
 	CLUSTERM_OVERLAY=$$overlay CLUSTERM_LAB=1 CLUSTERM_CHAOS=1 CHAOS_FOR=$(CHAOS_FOR) CHAOS_SEED=$(CHAOS_SEED) CHAOS_LEASE=$(CHAOS_LEASE) \
 	  go test -count=1 -timeout 0 -v -run 'TestChaos$$' ./vagrant/systemtest/
 
+.PHONY: scale
+scale: deps lab-deps build ## commission 60 hosts of the lab with one instance, and with three
+	CLUSTERM_LAB=1 CLUSTERM_LABS=1 CLUSTERM_SCALE=1 go test -count=1 -timeout 0 -v -run 'TestThreeAgainstOne$$' ./vagrant/systemtest/
+
 .PHONY: demo
 demo: lab-deps build ## the main job on fresh hosts of a lab (LAB=demo, LAB_SUITE=bookworm); leaves the lab running
 	vagrant/demo

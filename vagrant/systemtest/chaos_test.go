@@ -49,7 +49,12 @@ func TestChaos(t *testing.T) {
 
 	c := newChaos(t)
 	for end := time.Now().Add(length); time.Now().Before(end) && !t.Failed(); {
-		c.round([][]fault{c.several(), c.several(), c.several(), c.several(), c.several()})
+		groups := make([][]fault, 7)
+		for i := range groups {
+			groups[i] = c.several()
+		}
+
+		c.round(groups)
 	}
 
 	c.wantEnough()
