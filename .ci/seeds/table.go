@@ -354,7 +354,7 @@ var seeds = []seed{
 	{
 		name: "changes are taken without room", file: "management/server/admit.go",
 		pkg: "management/server", test: "TestNoRoom",
-		is:      `if rt.Mutates() && !rt.Ends() && s.Room != nil {`,
+		is:      `if rt.NeedsRoom() && s.Room != nil {`,
 		becomes: `if false && s.Room != nil {`,
 	},
 	{
