@@ -45,8 +45,8 @@ const Restoring = "restoring"
 func Readable(schema string) bool { return schema == Schema || schema == formerSchema }
 
 const (
-	requestTimeout = 10 * time.Second // of every request to the store
-	schemaTimeout  = 2 * time.Second  // of the first request, which is repeated
+	requestTimeout = 10 * time.Second * slowness // of every request to the store
+	schemaTimeout  = 2 * time.Second             // of the first request, which is repeated
 )
 
 // window is the number of bytes that gRPC sends before the other side has read them. It is as

@@ -898,8 +898,13 @@ func TestOtherStore(t *testing.T) {
 	first, foreign := c.instances[0], other.instances[0]
 	ctx := within(t, testTimeout)
 
-	if !first.client.serves(ctx, first.ClientURL()) || !foreign.client.serves(ctx, foreign.ClientURL()) {
-		t.Error("a member does not serve")
+	eventually(t, "each member serves", func() bool {
+		return first.client.serves(ctx, first.ClientURL()) && foreign.client.serves(ctx, foreign.ClientURL())
+	})
+
+	// It answers, so that its answer is what the client judges.
+	if _, err := first.client.Status(ctx, foreign.ClientURL()); err != nil {
+		t.Fatal(err)
 	}
 
 	if first.client.serves(ctx, foreign.ClientURL()) {

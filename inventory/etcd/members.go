@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	askTimeout = 2 * time.Second // for one member to report its state
+	askTimeout = 2 * time.Second * slowness // for one member to report its state
 	// caughtUp is the number of entries that a learner may be behind. etcd itself would
 	// promote one that lacks a tenth of them all.
 	caughtUp = 1000

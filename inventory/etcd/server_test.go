@@ -68,7 +68,7 @@ func shortDir(t *testing.T) string {
 }
 
 // testTimeout bounds every wait. It only matters for a test that fails.
-const testTimeout = time.Minute
+const testTimeout = time.Minute * slowness
 
 func within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()

@@ -1727,9 +1727,9 @@ func TestDropJob(t *testing.T) {
 }
 
 // TestLargeJob checks that the record of a job with 10 000 nodes fits etcd's default
-// limits and survives a round trip.
+// limits and survives a round trip. It runs alone: it takes seconds of a processor under the race
+// detector, and among all other tests longer than a request may.
 func TestLargeJob(t *testing.T) {
-	t.Parallel()
 	s := store(t)
 	ctx := within(t, patience)
 	names := make([]string, 10_000)
