@@ -34,27 +34,28 @@ help: ## list the targets
 build: bin/clusterm bin/clusterctl ## build bin/clusterm and bin/clusterctl
 
 .PHONY: bin/clusterm bin/clusterctl
-bin/clusterm: facts
+bin/clusterm bin/clusterctl: facts
 bin/clusterm bin/clusterctl:
 	go build -buildvcs=false -ldflags "$(LDFLAGS)" -o $@ ./cmd/$(notdir $@)
 
 .PHONY: facts
-facts: ## build the program that collects facts, for every architecture, into inventory/facts/program/built
+facts: ## build the programs that clusterm has inside, for every architecture: for inspection and the boot environment
 	mkdir -p bin
-	for arch in amd64 arm64; do \
-	  GOARCH=$$arch go build -buildvcs=false -ldflags "-s -w" -o bin/clusterm-facts-$$arch ./cmd/clusterm-facts; \
-	  gzip -9nc bin/clusterm-facts-$$arch > inventory/facts/program/built/clusterm-facts-$$arch.gz; done
+	for arch in amd64 arm64; do for program in inventory/facts/program:facts configuration/image/program:boot; do \
+	  name=clusterm-$${program#*:}; built=$${program%:*}/built; \
+	  GOARCH=$$arch go build -buildvcs=false -ldflags "-s -w" -o bin/$$name-$$arch ./cmd/$$name; \
+	  gzip -9nc bin/$$name-$$arch > $$built/$$name-$$arch.gz; done; done
 
 .PHONY: check
 check: lint unit ## the linters and the unit tests: what to run before a commit
 
 .PHONY: test
 test: ## every test of a change, and where the time went
-	.ci/stages room deps lint race seeds lab-test system
+	.ci/stages room deps lint race part-seeds lab-test system
 
 .PHONY: nightly
-nightly: ## test, and what a change seldom breaks: a second build, the SBOM, the board, fuzzing
-	.ci/stages test reproducible sbom board fuzz
+nightly: ## test, and what a change seldom breaks: all seeds, a second build, the SBOM, the board, fuzzing
+	.ci/stages test seeds reproducible sbom board fuzz
 
 .PHONY: room
 room:
@@ -71,6 +72,10 @@ race: ## the unit tests under the race detector
 .PHONY: seeds
 seeds: ## plant known bugs one by one; a test has to find each by an assertion
 	go run ./.ci/seeds
+
+.PHONY: part-seeds
+part-seeds: # every fourth seed; with the next three commits, the others
+	go run ./.ci/seeds -part "$$(git rev-list --count HEAD 2>/dev/null || echo 0)"
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (default 10s); make unit runs their corpora
@@ -94,7 +99,7 @@ bin/govulncheck: .ci/vuln/go.mod
 
 .PHONY: sbom
 sbom: build bin/cyclonedx-gomod ## the modules in each program, as CycloneDX JSON in bin/
-	for p in clusterm clusterctl clusterm-facts-amd64; do \
+	for p in clusterm clusterctl clusterm-facts-amd64 clusterm-boot-amd64; do \
 	  bin/cyclonedx-gomod bin -json -std -noserial -output-version 1.5 -version $(VERSION) -output bin/$$p.cdx.json bin/$$p; done
 
 bin/cyclonedx-gomod: .ci/sbom/go.mod
@@ -115,6 +120,11 @@ system: deps lab-deps build bin/nfpm ## the tests with the real Ansible, and on 
 	CLUSTERM_LAB=1 go test -count=1 -run 'TestLive|TestExisting' -skip TestLiveBoard ./monitor/serf ./management/daemon
 	CLUSTERM_LAB=1 LAB=bench go test -count=1 -run TestRows ./vagrant/bench
 	CLUSTERM_LAB=1 go test -count=1 -timeout 60m -v ./vagrant/systemtest/ | tee bin/systemtest.log
+
+.PHONY: images
+images: deps facts ## boot machines of qemu with the boot environment, without acceleration
+	vagrant/deps bin/linux-image.deb
+	CLUSTERM_IMAGES=1 go test -count=1 -timeout 12m -parallel 1 -v -run TestQemu ./configuration/image/installer/
 
 .PHONY: board
 board: deps ## the Grafana board and the alerts on a real Prometheus

@@ -40,6 +40,7 @@ type Facts struct {
 const (
 	SSH     = "ssh"
 	Redfish = "redfish"
+	Network = "network" // the machine itself, booted from the network for that
 )
 
 // System identifies a machine (SMBIOS).

@@ -211,7 +211,9 @@ func (s Shape) numbers(other Shape) Shape {
 }
 
 // inBand reports whether the machine itself is among the sources of facts.
-func inBand(sources []string) bool { return len(sources) == 0 || slices.Contains(sources, SSH) }
+func inBand(sources []string) bool {
+	return len(sources) == 0 || slices.Contains(sources, SSH) || slices.Contains(sources, Network)
+}
 
 // exact tells kinds of disk apart that are the same in short.
 func exact(k DiskKind, all ...[]DiskKind) string {

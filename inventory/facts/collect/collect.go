@@ -369,14 +369,33 @@ func (c *collector) disks() error {
 		if disk.Serial == "" {
 			disk.Serial = facts.Known(c.read(dir, "serial")) // virtio
 		}
+		if disk.Serial == "" {
+			disk.Serial = facts.Known(c.vitalSerial(dir))
+		}
 		if disk.WWN == "" {
 			disk.WWN = facts.Known(c.read(dir, "wwid"))
+		}
+		if name, found := strings.CutPrefix(c.read(dir, "device/wwid"), "naa."); disk.WWN == "" && found {
+			disk.WWN = "0x" + name // as udev writes that of a SCSI disk
 		}
 
 		c.facts.Disks = append(c.facts.Disks, disk)
 	}
 
 	return nil
+}
+
+// vitalSerial returns the serial number of a SCSI or SATA disk: of its vital product data the page 80, which has a head
+// of four bytes (SPC-4, 7.8.18).
+func (c *collector) vitalSerial(dir string) string {
+	const head = 4
+
+	page, err := os.ReadFile(c.path(filepath.Join(dir, "device/vpd_pg80")))
+	if err != nil || len(page) < head {
+		return ""
+	}
+
+	return strings.TrimSpace(strings.ToValidUTF8(string(page[head:]), ""))
 }
 
 func (c *collector) pci() error {

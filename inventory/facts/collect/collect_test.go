@@ -4,6 +4,7 @@ package collect
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -201,6 +202,38 @@ func TestCollect(t *testing.T) {
 	parsed, err := facts.Parse(b)
 	if err != nil || !reflect.DeepEqual(parsed, got) {
 		t.Errorf("%v\n%+v", err, parsed)
+	}
+}
+
+// TestDisksWithoutUdev reads serial number and WWN from the device itself, as in the boot environment.
+func TestDisksWithoutUdev(t *testing.T) {
+	t.Parallel()
+
+	disk := func(name string, more map[string]string) map[string]string {
+		files := map[string]string{"size": "2048", "dev": "8:0\n", "device/vendor": "SEAGATE \n"}
+		maps.Copy(files, more)
+
+		out := map[string]string{}
+		for file, content := range files {
+			out["sys/block/"+name+"/"+file] = content
+		}
+		return out
+	}
+
+	for _, c := range []struct {
+		files       map[string]string
+		serial, wwn string
+	}{
+		{map[string]string{"device/vpd_pg80": "\x00\x80\x00\x08  ZA1B2C", "device/wwid": "naa.5000c500deadbe01\n"},
+			"ZA1B2C", "0x5000c500deadbe01"},
+		{map[string]string{"device/vpd_pg80": "\x00\x80", "device/wwid": "t10.ATA     x\n"}, "", ""},
+		{map[string]string{"device/serial": "S1\n", "wwid": "eui.0025385\n"}, "S1", "eui.0025385"},
+		{map[string]string{"serial": "V1"}, "V1", ""},
+	} {
+		got := Collect(t.Context(), write(t, disk("sda", c.files)))
+		if len(got.Disks) != 1 || got.Disks[0].Serial != c.serial || got.Disks[0].WWN != c.wwn {
+			t.Errorf("%q: want %q and %q: %+v", c.files, c.serial, c.wwn, got.Disks)
+		}
 	}
 }
 
