@@ -496,6 +496,9 @@ func logger() *logrus.Logger {
 // its own.
 func inJournal() bool { return os.Getenv("JOURNAL_STREAM") != "" }
 
+// moreTime asks systemd not to end a start within the next two minutes.
+const moreTime = "EXTEND_TIMEOUT_USEC=120000000"
+
 // ready reports to systemd that the service has started.
 func ready() { notify(sd.SdNotifyReady) }
 
@@ -522,7 +525,7 @@ func serve(ctx context.Context, path string, acceptEmpty bool) error {
 		Logger:           logger(),
 		Version:          api.Version{Version: version, Commit: commit},
 		Ready:            ready,
-		Status:           func(text string) { notify("STATUS=" + text) },
+		Status:           func(text string) { notify("STATUS=" + text + "\n" + moreTime) },
 	}, hup)
 	if inventory.KindOf(err) == inventory.KindInvalid {
 		return configError{err}

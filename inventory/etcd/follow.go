@@ -59,7 +59,7 @@ func (s *Server) dial(ctx context.Context, prefix string) (*Client, error) {
 		if c.host == nil {
 			c.host, c.asks = s, asks
 			if m != nil {
-				c.others.voters = m.Endpoints
+				c.others = others{m.Endpoints, m.Learners}
 			}
 		}
 
@@ -85,7 +85,7 @@ func (c *Client) checkMember(ctx context.Context) error {
 	c.host.opening.Lock()
 	defer c.host.opening.Unlock()
 
-	if len(c.others.voters) > 0 {
+	if len(c.others.voters)+len(c.others.learners) > 0 {
 		c.choose(ctx, false)
 	}
 
@@ -166,7 +166,7 @@ func (c *Client) follow(ctx context.Context, list []*pb.Member, local bool) erro
 	c.others = now
 	c.mu.Unlock()
 
-	c.host.remember(*own, now.voters)
+	c.host.remember(*own, now)
 	c.choose(ctx, local)
 
 	return nil
@@ -208,6 +208,7 @@ func othersIn(list []*pb.Member, own Member) (o others) {
 		}
 	}
 	slices.Sort(o.voters)
+	slices.Sort(o.learners)
 
 	return o
 }
@@ -289,18 +290,18 @@ func (c *Client) useEndpoints(endpoints []string) {
 	}
 }
 
-// remember stores the endpoints of the other voters in member.json. It removes the initial cluster of a member that has
+// remember stores the endpoints of the others in member.json. It removes the initial cluster of a member that has
 // data, so that it cannot begin without them again.
-func (s *Server) remember(m Member, others []string) {
+func (s *Server) remember(m Member, now others) {
 	begun := len(m.InitialCluster) > 0 && s.opts.hasLog()
-	if !begun && slices.Equal(m.Endpoints, others) {
+	if !begun && slices.Equal(m.Endpoints, now.voters) && slices.Equal(m.Learners, now.learners) {
 		return
 	}
 
 	if begun {
 		m.InitialCluster = nil
 	}
-	m.Endpoints = others
+	m.Endpoints, m.Learners = now.voters, now.learners
 
 	if err := WriteMember(s.opts.Dir, m); err != nil {
 		s.opts.Log.WithError(err).Warn("the other members of the store are not known at the next start")

@@ -122,8 +122,8 @@ func checkNotEmpty(path string) error {
 }
 
 // logEnds are the indexes of the entries before the first and of the last one that a
-// log contains.
-type logEnds struct{ first, last uint64 }
+// log contains, and of the last one that was committed.
+type logEnds struct{ first, last, committed uint64 }
 
 // inspectLog reads the log from its last snapshot on.
 func inspectLog(dir string) (logEnds, error) {
@@ -150,7 +150,7 @@ func inspectLog(dir string) (logEnds, error) {
 		return logEnds{}, err
 	}
 
-	ends := logEnds{first: newest.GetIndex(), last: newest.GetIndex()}
+	ends := logEnds{first: newest.GetIndex(), last: newest.GetIndex(), committed: state.GetCommit()}
 	if len(entries) > 0 {
 		ends.last = entries[len(entries)-1].GetIndex()
 	}

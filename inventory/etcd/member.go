@@ -69,6 +69,8 @@ type Member struct {
 	// Endpoints are the client URLs of other voters, as far as they are known. A client
 	// needs them while this member is a learner, or cannot serve.
 	Endpoints []string `json:"endpoints,omitempty"`
+	// Learners are the client URLs of other members without a vote; see Ask.
+	Learners []string `json:"learners,omitempty"`
 }
 
 // ClientURL is the URL of this member for clients.
@@ -98,7 +100,7 @@ func (m Member) Check() error {
 		return invalidMember("address", "%q is not the address of one host", a)
 	case m.clientURL().Host == m.peerURL().Host:
 		return invalidMember("peer_port", "it is the client port too")
-	case len(m.InitialCluster) > MaxMembers || len(m.Endpoints) > MaxMembers:
+	case len(m.InitialCluster) > MaxMembers || len(m.Endpoints)+len(m.Learners) > MaxMembers:
 		return invalidMember("initial_cluster", "a cluster has at most %d members", MaxMembers)
 	case len(m.InitialCluster) > 0 && m.InitialCluster[m.Name] != m.PeerURL():
 		return invalidMember("initial_cluster", "it has %q for this member, whose peer URL is %s",
@@ -111,7 +113,7 @@ func (m Member) Check() error {
 		}
 	}
 
-	for _, u := range m.Endpoints {
+	for _, u := range slices.Concat(m.Endpoints, m.Learners) {
 		if !isMemberURL(u) {
 			return invalidMember("endpoints", "%q is not a URL like %s", u, m.ClientURL())
 		}
@@ -208,8 +210,8 @@ func parseMember(content []byte) (m Member, err error) {
 		return m, fmt.Errorf("it has more than %d bytes", maxMemberFile)
 	}
 
+	// A newer version may have written more, and an upgrade has a way back.
 	decoder := json.NewDecoder(bytes.NewReader(content))
-	decoder.DisallowUnknownFields()
 
 	if err := decoder.Decode(&m); err != nil {
 		return m, err

@@ -237,7 +237,7 @@ func announce(ctx context.Context, e *embed.Etcd) error {
 func (s *Server) serveInside(ctx context.Context) error {
 	// Warnings of an in-process server would end up in the output of the tests.
 	level := zapcore.ErrorLevel
-	if s.opts.recovering != "" {
+	if s.opts.recovering {
 		level = zapcore.FatalLevel // it is stopped while it waits for the lost members
 	}
 

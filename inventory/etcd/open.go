@@ -109,7 +109,7 @@ func (c *Opened) startEmbedded(ctx context.Context, o Opening) (err error) {
 
 	// A member that joins gets its data from the others. One that has done so may not begin anew beside them.
 	joins := member != nil && len(member.InitialCluster) > 0
-	several := member != nil && len(member.Endpoints) > 0
+	several := member != nil && len(member.Others()) > 0
 	o.Server.MustExist = !joins && (several || len(o.Traces) > 0 && !o.AcceptEmpty)
 
 	c.Embedded, err = StartServer(ctx, o.Server)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
@@ -20,22 +21,13 @@ import (
 	"github.com/contiv/cluster/inventory/localfile"
 )
 
-// recoveringFile is in the directory of a server while Recover works. Until that has come to its end, no other server
-// starts there.
+// recoveringFile is in the directory of a server from the first change of Recover on. Until that has come to its end,
+// no other server starts there.
 const recoveringFile = "recovering"
 
-// The values of ServerOptions.recovering.
-const (
-	asItIs = "as it is"
-	alone  = "alone"
-)
-
-// Recover makes the member in a directory the only one of its cluster, after a majority of the members is lost for
+// Recover makes the member in a directory the only one of another cluster, after a majority of the members is lost for
 // good, with what this member has applied. finish works with the store before any daemon does, and may run again: after
 // an error, Recover is repeated.
-//
-// A voter strikes the others off in its log: one of them that comes back and reaches this one is told so, and ends. A
-// learner founds another cluster, of which a voter that comes back learns nothing.
 //
 // It is KindRefused if the member is alone already, if clusterm runs, or if another member answers.
 func Recover(ctx context.Context, o ServerOptions, finish func(*Client) error) (err error) {
@@ -44,16 +36,14 @@ func Recover(ctx context.Context, o ServerOptions, finish func(*Client) error) (
 		return err
 	}
 
-	marker := filepath.Join(o.Dir, recoveringFile)
-	_, repeated := os.Lstat(marker)
-
-	if m == nil || len(m.Endpoints) == 0 && repeated != nil {
-		return inventory.Errorf(inventory.KindRefused,
-			"this is not one of several instances: there is nothing to recover").
-			Do("start it: systemctl start clusterm; to restore a backup: clusterm restore FILE")
+	if m == nil || len(m.Others()) == 0 && !Recovering(o.Dir) {
+		return errNotLost()
 	}
 
-	if err := m.noneAnswers(ctx); err != nil {
+	if err := m.noneAnswers(ctx); err != nil && Recovering(o.Dir) {
+		return inventory.Errorf(inventory.KindRefused, "a recovery was interrupted, and meanwhile %w", err).
+			Do("move the data directory of clusterm away, and let this host join again")
+	} else if err != nil {
 		return err
 	}
 
@@ -80,19 +70,33 @@ func Recover(ctx context.Context, o ServerOptions, finish func(*Client) error) (
 		return err
 	}
 
-	m.Endpoints, m.InitialCluster = nil, nil
+	m.Endpoints, m.Learners, m.InitialCluster = nil, nil, nil
+
 	if err := WriteMember(o.Dir, *m); err != nil {
 		return err
 	}
 
-	if err := os.Remove(marker); err != nil {
+	if err := os.Remove(filepath.Join(o.Dir, recoveringFile)); err != nil {
 		return err
 	}
 
 	return localfile.SyncDir(o.Dir)
 }
 
-// startAlone starts the server as the only member.
+func errNotLost() error {
+	return inventory.Errorf(inventory.KindRefused,
+		"no majority of instances is lost here: there is nothing to recover").
+		Do("start it: systemctl start clusterm; to restore a backup: clusterm restore FILE")
+}
+
+// Recovering reports whether Recover has changed the directory of a server and did not come to its end.
+func Recovering(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, recoveringFile))
+	return err == nil
+}
+
+// startAlone starts the server as the only member. Its records go into a new log: etcd strikes no members off while a
+// majority is missing, and a learner could not go on at all.
 func (o ServerOptions) startAlone(ctx context.Context, m Member) (*Server, error) {
 	data, former, filling := o.dataDir(), o.dataDir()+".former", o.dataDir()+".recovered"
 
@@ -106,28 +110,23 @@ func (o ServerOptions) startAlone(ctx context.Context, m Member) (*Server, error
 		return nil, err
 	}
 
-	// As it is, it only applies what its log has.
-	o.recovering = asItIs
-
-	s, err := StartServer(ctx, o)
+	needsOthers, err := o.replay(ctx)
+	if err == nil && !needsOthers && !Recovering(o.Dir) {
+		err = errNotLost()
+	}
 	if err != nil {
 		return nil, err
 	}
-	learner, err := s.replayed(ctx)
 
-	if err := errors.Join(err, s.Close()); err != nil {
+	if err := o.found(m.Name, m.PeerURL(), filling); err != nil {
 		return nil, err
 	}
 
-	if !learner {
-		o.recovering = alone
-		return StartServer(ctx, o)
-	}
-
-	// A log in which nobody is left that votes cannot go on, so its records go into a new one, of another cluster.
-	if err := o.found(m, filling); err != nil {
+	// Until here nothing has changed.
+	if err := localfile.Replace(filepath.Join(o.Dir, recoveringFile), nil); err != nil {
 		return nil, err
 	}
+	o.recovering = true
 
 	if err := localfile.Rename(data, former); err != nil {
 		return nil, err
@@ -136,59 +135,101 @@ func (o ServerOptions) startAlone(ctx context.Context, m Member) (*Server, error
 		return nil, err
 	}
 
-	if s, err = StartServer(ctx, o); err != nil {
+	s, err := StartServer(ctx, o)
+	if err != nil {
 		return nil, err
 	}
 
 	return s, os.RemoveAll(former)
 }
 
-// replayed waits until the server in this process has applied what its log has, and reports whether it is a learner.
-func (s *Server) replayed(ctx context.Context) (learner bool, err error) {
+// replay lets the database of a stopped server have what its log has: after a crash it may lack the end of that. It
+// reports whether others vote, too, by what the log says: its description may be of a moment ago.
+func (o ServerOptions) replay(ctx context.Context) (needsOthers bool, err error) {
+	if !o.hasLog() {
+		return false, ErrNoData
+	}
+
+	ends, err := inspectLog(filepath.Join(o.dataDir(), logFolder))
+	if err != nil {
+		return false, damaged(o.dataDir(), logFolder, err)
+	}
+
+	o.recovering, o.MustExist, o.Command = true, true, nil
+
+	s, err := StartServer(ctx, o)
+	if err != nil {
+		return false, err
+	}
+
+	err = s.replayed(ctx, ends.committed)
+	own := s.inside.Server.MemberID()
+
+	for _, m := range s.inside.Server.Cluster().Members() {
+		needsOthers = needsOthers || m.ID != own && !m.IsLearner
+	}
+
+	return needsOthers, errors.Join(err, s.Close())
+}
+
+// replayed waits until the server in this process has applied an entry.
+func (s *Server) replayed(ctx context.Context, entry uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-
-	e := s.inside.Server
 
 	tick := time.NewTicker(openRetry)
 	defer tick.Stop()
 
-	for e.AppliedIndex() < e.CommittedIndex() {
+	for s.inside.Server.AppliedIndex() < entry {
 		select {
 		case <-ctx.Done():
-			return false, inventory.Errorf(inventory.KindUnavailable, "the log was not replayed: %w", ctx.Err()).
+			return inventory.Errorf(inventory.KindUnavailable, "the log was not replayed: %w", ctx.Err()).
 				Do("repeat it: clusterm recover --yes")
 		case <-tick.C:
 		}
 	}
 
-	if e.Cluster().Member(e.MemberID()) == nil {
-		return false, errors.Join(removed(s.opts.Dir), os.Remove(filepath.Join(s.opts.Dir, recoveringFile)))
+	if e := s.inside.Server; e.Cluster().Member(e.MemberID()) == nil {
+		return removed(s.opts.Dir)
 	}
 
-	return e.IsLearner(), nil
+	return nil
 }
 
-// found makes a data directory of a cluster that has m as its only member, with the records of the present one.
-func (o ServerOptions) found(m Member, dir string) error {
+// found makes a data directory of a cluster with one member, with the records of the present one.
+func (o ServerOptions) found(name, peerURL, dir string) error {
 	return snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
 		SnapshotPath: filepath.Join(o.dataDir(), databaseFile), SkipHashCheck: true,
-		OutputDataDir: dir, Name: m.Name, PeerURLs: []string{m.PeerURL()},
-		InitialCluster: m.Name + "=" + m.PeerURL(), InitialClusterToken: rand.Text(),
+		OutputDataDir: dir, Name: name, PeerURLs: []string{peerURL},
+		InitialCluster: name + "=" + peerURL, InitialClusterToken: rand.Text(),
 	})
 }
 
 // noneAnswers refuses as long as something listens where another member does: the members that are left go on together,
 // or are removed. One that waits for a quorum accepts connections, and answers nothing.
 func (m Member) noneAnswers(ctx context.Context) error {
+	var (
+		others = m.Others()
+		listen = make([]bool, len(others))
+		tasks  sync.WaitGroup
+	)
+
+	for i, endpoint := range others {
+		tasks.Go(func() {
+			at := strings.TrimPrefix(endpoint, "https://")
+
+			conn, err := (&net.Dialer{Timeout: askTimeout}).DialContext(ctx, "tcp", at)
+			if listen[i] = err == nil; listen[i] {
+				conn.Close()
+			}
+		})
+	}
+
+	tasks.Wait()
+
 	var answer []string
-
-	for _, endpoint := range m.Endpoints {
-		at := strings.TrimPrefix(endpoint, "https://")
-
-		conn, err := (&net.Dialer{Timeout: askTimeout}).DialContext(ctx, "tcp", at)
-		if err == nil {
-			conn.Close()
+	for i, endpoint := range others {
+		if listen[i] {
 			answer = append(answer, endpoint)
 		}
 	}
@@ -205,20 +246,11 @@ func (m Member) noneAnswers(ctx context.Context) error {
 
 // unrecovered refuses a directory in which Recover did not come to its end.
 func (o ServerOptions) unrecovered() error {
-	marker := filepath.Join(o.Dir, recoveringFile)
-
-	if _, err := os.Lstat(marker); o.recovering != "" || errors.Is(err, fs.ErrNotExist) {
+	if o.recovering || !Recovering(o.Dir) {
 		return nil
 	}
 
-	return inventory.Errorf(inventory.KindRefused, "clusterm recover did not come to its end: %s exists", marker).
+	return inventory.Errorf(inventory.KindRefused, "clusterm recover did not come to its end: %s exists",
+		filepath.Join(o.Dir, recoveringFile)).
 		Do("repeat it: clusterm recover --yes")
-}
-
-// beginRecovery keeps other servers from the directory until Recover has come to its end.
-func (o ServerOptions) beginRecovery() error {
-	if o.recovering == "" {
-		return nil
-	}
-	return localfile.Replace(filepath.Join(o.Dir, recoveringFile), nil)
 }

@@ -4,6 +4,9 @@ package etcd
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,7 +25,13 @@ func TestRecover(t *testing.T) {
 
 	for _, key := range []string{"a", "b", "c"} {
 		leader.put(t, key)
+		survivor.holds(t, key)
 	}
+	leader.put(t, "last") // tells the others that the one before was committed
+
+	// As after the loss of its power: the database lacks the newest records, and the log has them.
+	data := survivor.opts.dataDir()
+	errtest.None(t, os.CopyFS(data+".crashed", os.DirFS(data)))
 
 	none := func(*Client) error { t.Error("the store was changed"); return nil }
 	refused := func(what string, finish func(*Client) error) {
@@ -36,12 +45,21 @@ func TestRecover(t *testing.T) {
 
 	errtest.None(t, lost[0].server.Close())
 	errtest.None(t, survivor.server.Close())
+	errtest.None(t, os.RemoveAll(data))
+	errtest.None(t, os.Rename(data+".crashed", data))
 	refused("while another member answers", none)
 	errtest.None(t, lost[1].server.Close())
 
+	// The others got their votes a moment ago, which its description does not say yet.
+	described, err := ReadMember(survivor.opts.Dir)
+	errtest.None(t, err)
+
+	described.Endpoints, described.Learners = nil, described.Endpoints
+	errtest.None(t, WriteMember(survivor.opts.Dir, described))
+
 	// It is repeated after an error, and nothing starts before that.
 	broken := errors.New("broken")
-	err := Recover(within(t, testTimeout), survivor.opts, func(*Client) error { return broken })
+	err = Recover(within(t, testTimeout), survivor.opts, func(*Client) error { return broken })
 	if !errors.Is(err, broken) {
 		t.Fatalf("got %v", err)
 	}
@@ -71,9 +89,18 @@ func TestRecover(t *testing.T) {
 	c.instances[0] = survivor
 	joined := c.join(t)
 
-	// One that is lost comes back.
+	known, err := Others(lost[0].opts.Dir)
+	errtest.None(t, err)
+
+	// One that is lost comes back. It learns what happened, and takes part no more.
 	back := start(t, lost[0].opts)
-	gone(t, back)
+
+	eventually(t, "the lost one is told", func() bool {
+		answers, err := Ask(within(t, testTimeout), lost[0].opts.Dir, "/t/epoch", known)
+		errtest.None(t, err)
+
+		return slices.ContainsFunc(answers, func(a Answer) bool { return string(a.Value) == "2" })
+	})
 
 	eventually(
 		t,
@@ -81,8 +108,30 @@ func TestRecover(t *testing.T) {
 		func() bool { return CaughtUp(c.named(t, survivor, joined.Name), c.members(t, survivor)) },
 	)
 
+	if members := c.members(t, survivor); len(members) != 2 {
+		t.Errorf("the members are %+v", members)
+	}
+
+	errtest.None(t, back.Close())
 	errtest.None(t, survivor.server.Close())
 	errtest.None(t, joined.server.Close())
+
+	// What a lost one had is read without starting it.
+	err = lost[0].opts.WithCopy(within(t, testTimeout), func(client *Client) error {
+		for _, key := range []string{"a", "b", "c", "epoch"} {
+			resp, err := client.Get(within(t, testTimeout), "/t/"+key)
+			if err != nil || len(resp.Kvs) != 1 != (key == "epoch") {
+				t.Errorf("the copy has %v, %v for %s", resp, err, key)
+			}
+		}
+
+		return nil
+	})
+	errtest.None(t, err)
+
+	if left, _ := filepath.Glob(lost[0].opts.Dir + ".copy*"); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
 }
 
 // TestRecoverLearner makes the only voter of a member that had no vote.
@@ -100,6 +149,18 @@ func TestRecoverLearner(t *testing.T) {
 	})
 	errtest.None(t, learner.server.Close())
 	errtest.None(t, voter.server.Close())
+
+	// Without the learner, the voter is a majority.
+	described, err := ReadMember(voter.opts.Dir)
+	errtest.None(t, err)
+
+	described.Learners = []string{learner.ClientURL()}
+	errtest.None(t, WriteMember(voter.opts.Dir, described))
+
+	err = Recover(within(t, testTimeout), voter.opts, func(*Client) error { t.Error("it was changed"); return nil })
+	if inventory.KindOf(err) != inventory.KindRefused {
+		t.Errorf("the only voter: got %v", err)
+	}
 
 	errtest.None(t, Recover(within(t, testTimeout), learner.opts, func(*Client) error { return nil }))
 

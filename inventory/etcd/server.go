@@ -80,7 +80,7 @@ type ServerOptions struct {
 	SnapshotEntries uint64
 	Log             logrus.FieldLogger
 
-	recovering string // empty, or how Recover starts it
+	recovering bool // by Recover
 }
 
 // Server is a running etcd: the only member of its cluster, or one of several.
@@ -158,10 +158,6 @@ func StartServer(ctx context.Context, o ServerOptions) (*Server, error) {
 	err = o.unrecovered()
 	if err == nil {
 		err = o.checkData(ctx)
-	}
-
-	if err == nil {
-		err = o.beginRecovery()
 	}
 
 	if err == nil {
@@ -740,7 +736,6 @@ func (o ServerOptions) serverConfig(level zap.AtomicLevel) (*embed.Config, error
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), level)))
 
 	cfg.MaxLearners = MaxMembers - 1
-	cfg.ForceNewCluster = o.recovering == alone
 
 	if m == nil {
 		return cfg, nil

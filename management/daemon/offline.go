@@ -120,7 +120,15 @@ func Restore(ctx context.Context, o Options, r restore.Options) error {
 
 // Recover makes the instance of a configuration the only one; see restore.Recover.
 func Recover(ctx context.Context, o Options, r restore.Options, confirmed bool) error {
-	r, err := o.offline(r)
+	file, err := setting.Load(o.Path(), adapters{})
+	if err != nil {
+		return err
+	}
+	if err := o.host(file).Refuse(ctx); err != nil {
+		return err
+	}
+
+	r, err = o.offline(r)
 	if err != nil {
 		return err
 	}

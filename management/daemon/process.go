@@ -41,9 +41,15 @@ func Main(ctx context.Context, o Options, reload <-chan os.Signal) error {
 		}
 	}
 
-	d, err := New(o)
+	file, err := setting.Load(o.Path(), adapters{})
 	if err == nil {
-		err = d.Run(ctx, reload)
+		err = o.host(file).Run(ctx, func() error {
+			d, err := New(o)
+			if err != nil {
+				return err
+			}
+			return d.Run(ctx, reload)
+		})
 	}
 
 	switch {

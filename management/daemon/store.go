@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/cluster/management/setting"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step/playbook/program"
+	"github.com/contiv/cluster/management/survivor"
 )
 
 // openStore connects to etcd and loads the view and the settings.
@@ -29,6 +30,9 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 			AcceptEmpty: d.opts.AcceptEmptyStore, Now: d.opts.Certificates.Now,
 		}
 		if err := own.Prepare(); err != nil {
+			return err
+		}
+		if err := survivor.Check(ctx, own.Etcd); err != nil {
 			return err
 		}
 	}
@@ -106,6 +110,7 @@ func (d *Daemon) startUpkeep(ctx context.Context) {
 				d.failed <- err
 			}
 		})
+		d.parts.Go(ctx, "watch of the other instances", d.watchOthers)
 	}
 
 	count := store.CountUpkeep(d.metrics)

@@ -45,6 +45,8 @@ func (d *Daemon) openCertificates() (err error) {
 		return err
 	}
 
+	d.troubles.Stand(d.certificates.Trouble)
+
 	if pin := d.certificates.Fingerprint(); pin != "" {
 		d.opts.Logger.WithField("fingerprint", pin).Info("clients pin the CA of this manager by its fingerprint")
 	}

@@ -351,6 +351,9 @@ func TestSiteCertificate(t *testing.T) {
 	if err != nil || !strings.Contains(h.Checks["certificate"], "tls.cert_file") {
 		t.Errorf("health: %v, %v", h.Checks, err)
 	}
+	if all := strings.Join(s.troubles.During(time.Now(), time.Now()), "; "); !strings.Contains(all, "tls.cert_file") {
+		t.Errorf("a run that fails would tell of %q", all)
+	}
 
 	if _, err := m.Version(s.ctx()); inventory.KindOf(err) != inventory.KindUnauthenticated {
 		t.Errorf("with the former certificate: %v", err)

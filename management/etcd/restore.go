@@ -78,7 +78,10 @@ func Survey(ctx context.Context, client *etcd.Client) (p Present, err error) {
 	return p, nil
 }
 
-func (s *Store) epochKey() string { return s.key("/v/%s", state.Epochs.Path("")) }
+func (s *Store) epochKey() string { return EpochKey(s.client.Prefix) }
+
+// EpochKey is the key of the epoch below a prefix.
+func EpochKey(prefix string) string { return prefix + "/v/" + state.Epochs.Path("") }
 
 // BeginRestore marks the store as one that is being restored, and begins the epoch. It is KindRefused if an instance is
 // alive.

@@ -5,8 +5,10 @@ package gossip
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -237,6 +239,64 @@ func (g *Gossip) Own() string {
 
 	return g.Node.Name()
 }
+
+// Alive returns the addresses of the members of the gossip that live, by the list of this host alone: where their
+// gossip is, and those of nodes. A list without this host says nothing.
+func (g *Gossip) Alive(ctx context.Context) (map[netip.Addr]bool, error) {
+	g.mu.Lock()
+	agent, remote := g.agent, g.remote
+	g.mu.Unlock()
+
+	var members []monitor.Member
+
+	switch {
+	case agent != nil:
+		members = agent.Members()
+	case remote != nil:
+		var err error
+		if members, err = remote.Members(ctx); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, errors.New("this manager is outside the gossip")
+	}
+
+	alive := map[netip.Addr]bool{}
+
+	for _, m := range members {
+		if !m.Alive {
+			continue
+		}
+		if at, err := netip.ParseAddrPort(m.Addr); err == nil {
+			alive[at.Addr().Unmap()] = true
+		}
+		if id, err := monitor.IdentityOf(m.Tags); err == nil {
+			if at, err := netip.ParseAddr(id.Addr); err == nil {
+				alive[at.Unmap()] = true
+			}
+		}
+	}
+
+	if own, err := netip.ParseAddr(g.Node.Addr); err != nil || !alive[own.Unmap()] {
+		return nil, fmt.Errorf("the gossip of this host does not show its own address %s", g.Node.Addr)
+	}
+
+	return alive, nil
+}
+
+// Join takes part in the gossip for Alive alone, until Close.
+func (g *Gossip) Join(ctx context.Context) error {
+	if g.Config.RPC != "" {
+		return g.watchAgent(ctx, &state.View{}, nobody{})
+	}
+	return g.startAgent(ctx, &state.View{}, nobody{})
+}
+
+// nobody keeps no observation.
+type nobody struct{}
+
+// Observe implements monitor.Sink.
+func (nobody) Observe(context.Context, monitor.Report) error { return nil }
 
 // Manager returns the identity of the manager, or "" if it is not known.
 func (g *Gossip) Manager() string {

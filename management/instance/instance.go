@@ -419,6 +419,10 @@ func (s *Service) Remove(ctx context.Context, c access.Caller, ref string) (revi
 			}
 			record.Remove(tx, &Kind, m.ID)
 
+			// It may have gone on alone.
+			epoch := record.One(tx, &state.Epochs).Remove(m.ID)
+			record.Put(tx, &state.Epochs, &epoch)
+
 			return struct{}{}, nil
 		})
 

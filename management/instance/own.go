@@ -109,7 +109,7 @@ func (s Start) checkPlace(m etcd.Member) error {
 		return inventory.Errorf(inventory.KindRefused,
 			"the etcd in %s is that of the instance %s, and %s has the id %q", s.Etcd, m.Name, s.DataDir, id).
 			Do("if clusterm join was interrupted, repeat it; else put the instance.id of that instance back")
-	case moved && len(m.Endpoints) > 0:
+	case moved && len(m.Others()) > 0:
 		return inventory.Errorf(inventory.KindRefused, "the data directory %s was copied, or put back from a backup, "+
 			"and the other instances know what it has lost since", s.DataDir).
 			Do("remove this instance by another one (clusterctl instance remove), move its data directory away, and " +

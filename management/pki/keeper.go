@@ -221,6 +221,15 @@ func (k *Keeper) Check() (warning string, problem error) {
 	return warning, errors.Join(k.problem, problem)
 }
 
+// Trouble is what Check found, in words; "" if that is nothing.
+func (k *Keeper) Trouble() string {
+	warning, problem := k.Check()
+	if problem != nil {
+		return problem.Error()
+	}
+	return warning
+}
+
 // soon is how long before its end a site's own certificate is a warning.
 const soon = 14 * 24 * time.Hour
 

@@ -469,6 +469,9 @@ func TestSite(t *testing.T) {
 	if warning, problem := k.Check(); problem != nil || !strings.Contains(warning, "expires at") {
 		t.Errorf("a certificate that ends soon: %q, %v", warning, problem)
 	}
+	if trouble := k.Trouble(); !strings.Contains(trouble, "expires at") {
+		t.Errorf("what troubles the manager: %q", trouble)
+	}
 }
 
 func TestSiteAtStart(t *testing.T) {

@@ -48,6 +48,8 @@ type Options struct {
 	Manager string
 	// WithoutSecrets also takes a backup whose secrets no key of the host opens.
 	WithoutSecrets bool
+	// Automatic is for Recover: no operator decided it.
+	Automatic bool
 	// Say tells what was done.
 	Say    func(format string, args ...any)
 	Logger logrus.FieldLogger

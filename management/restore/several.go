@@ -35,7 +35,7 @@ func describedOthers(dir string) (own string, others []string, err error) {
 		return "", nil, err
 	}
 
-	others = slices.Clone(m.Endpoints)
+	others = m.Others()
 	for _, u := range m.InitialCluster {
 		if u != m.PeerURL() {
 			others = append(others, u)

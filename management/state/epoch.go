@@ -16,6 +16,48 @@ type Epoch struct {
 	Number int64 `json:"number"` // 0: the first life
 	// Restored is the restore that began this life; nil: none did.
 	Restored *Restored `json:"restored,omitempty"`
+	// Recovered is how this life began without most of the instances; nil: it did not.
+	Recovered *Recovered `json:"recovered,omitempty"`
+	// Removed are the ids of the instances that an operator removed last. They have no say any more.
+	Removed []string `json:"removed,omitempty"`
+}
+
+// Recovered says which instance went on alone, and without which others.
+type Recovered struct {
+	By        string    `json:"by"` // its id
+	At        time.Time `json:"at"`
+	Automatic bool      `json:"automatic,omitempty"` // no operator decided it
+	// Lost has each instance that was lost so, in earlier lives too, with the number of the last entry in the audit
+	// trail that both sides have.
+	Lost map[string]uint64 `json:"lost"`
+	// Former are the URLs at which the etcds of those were.
+	Former []string `json:"former,omitempty"`
+}
+
+// maxRemoved is the number of removed instances that an epoch remembers.
+const maxRemoved = 64
+
+// Remove returns the epoch after an operator removed an instance.
+func (e Epoch) Remove(id string) Epoch {
+	e.Removed = append(slices.Clone(e.Removed), id)
+	e.Removed = e.Removed[max(0, len(e.Removed)-maxRemoved):]
+	return e
+}
+
+// Later reports whether the life of e goes on if it meets that of another store: of two, the one with the higher
+// number does, and then the one whose instance has the higher id.
+func (e Epoch) Later(other Epoch) bool {
+	if e.Number != other.Number {
+		return e.Number > other.Number
+	}
+	return e.by() > other.by()
+}
+
+func (e Epoch) by() string {
+	if e.Recovered == nil {
+		return ""
+	}
+	return e.Recovered.By
 }
 
 // Restored says from which backup a store was restored.

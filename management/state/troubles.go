@@ -20,8 +20,9 @@ const (
 // Troubles are those of the manager itself, as this process saw them: what failed on hosts meanwhile may be their
 // consequence. A nil one has none. All methods may be called at once.
 type Troubles struct {
-	mu    sync.Mutex
-	noted []trouble
+	mu       sync.Mutex
+	noted    []trouble
+	standing []func() string
 }
 
 type trouble struct {
@@ -50,6 +51,9 @@ func (t *Troubles) note(text string, took time.Duration, now time.Time) {
 // Probed notes how long the store took to answer.
 func (t *Troubles) Probed(took time.Duration, now time.Time) { t.note(slowStore, took, now) }
 
+// Stand adds a trouble that lasts until it is mended: what says returns it, or "". It is for the start.
+func (t *Troubles) Stand(says func() string) { t.standing = append(t.standing, says) }
+
 // Watch notes whether the process gets its turns, until ctx ends: a timer that fires late had none.
 func (t *Troubles) Watch(ctx context.Context) {
 	const every = time.Second
@@ -70,10 +74,16 @@ func (t *Troubles) Watch(ctx context.Context) {
 	}
 }
 
-// During describes the worst of each kind between two times.
+// During describes the worst of each kind between two times, and what stands now.
 func (t *Troubles) During(from, to time.Time) (texts []string) {
 	if t == nil {
 		return nil
+	}
+
+	for _, says := range t.standing {
+		if text := says(); text != "" {
+			texts = append(texts, text)
+		}
 	}
 
 	t.mu.Lock()

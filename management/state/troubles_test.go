@@ -40,6 +40,16 @@ func TestTroubles(t *testing.T) {
 		}
 	}
 
+	standing := ""
+	some.Stand(func() string { return standing })
+
+	for _, want := range [][]string{nil, {"its certificate ends"}} {
+		if got := some.During(noon.Add(2*time.Minute), noon.Add(3*time.Minute)); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		standing = "its certificate ends"
+	}
+
 	var none *Troubles
 	if got := none.During(noon, noon.Add(time.Hour)); got != nil {
 		t.Errorf("%q", got)

@@ -107,7 +107,7 @@ func WatchRemote(ctx context.Context, o RemoteOptions) (*Remote, error) {
 	}
 
 	r.watch = newWatch(watchOptions{
-		sinks: o.Sinks, list: r.list, window: o.Timing.Window, before: o.Before,
+		sinks: o.Sinks, list: r.Members, window: o.Timing.Window, before: o.Before,
 		gossip: newLogger(o.Log), log: o.Log,
 		exempt: func(string) bool { return false },
 	})
@@ -444,8 +444,8 @@ func (r *Remote) fetch(ctx context.Context, c *rpc) ([]hserf.Member, error) {
 	return ms, nil
 }
 
-// list fetches the complete member list for the observers.
-func (r *Remote) list(ctx context.Context) ([]monitor.Member, error) {
+// Members fetches the complete member list, dead ones included.
+func (r *Remote) Members(ctx context.Context) ([]monitor.Member, error) {
 	r.mu.Lock()
 	c := r.conn
 	r.mu.Unlock()
