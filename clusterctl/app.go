@@ -302,6 +302,13 @@ func (a *app) say(format string, args ...any) {
 	fmt.Fprintf(a.Stderr, "%s\n", print.Text(fmt.Sprintf(format, args...)))
 }
 
+// sayInPlace replaces the last line of a terminal.
+func (a *app) sayInPlace(text string) {
+	a.saying.Lock()
+	defer a.saying.Unlock()
+	fmt.Fprintf(a.Stderr, "\r\x1b[K%s", print.Text(text))
+}
+
 // write writes to stdout in one call. A failure to write is an error of its own:
 // a script must not take a truncated answer for a complete one.
 func (a *app) write(b []byte) error {

@@ -48,9 +48,16 @@ func TestImports(t *testing.T) {
 		"management/client",
 		"management/api",
 		"inventory",
-		"inventory/facts",   // pure: what a machine is made of
-		"inventory/machine", // pure: the records of machines
-		"configuration",     // pure: the grammar of variables
+		"inventory/facts",     // pure: what a machine is made of
+		"inventory/machine",   // pure: the records of machines
+		"configuration",       // pure: the grammar of variables
+		"configuration/image", // what an image is, by its first bytes
+		"configuration/image/compression",
+		"configuration/image/environment", // the files of the boot environment
+		"configuration/image/installer",   // its order
+		"configuration/image/installer/report",
+		"configuration/image/kernel",  // pure: the kernel and the modules of a package
+		"configuration/image/program", // the init of the boot environment
 	}
 	banned := []string{"go.etcd.io/", "github.com/hashicorp/serf", "google.golang.org/grpc", "github.com/gorilla/mux"}
 

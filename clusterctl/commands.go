@@ -211,7 +211,7 @@ func allRows() rows {
 		bootstrapRows(),
 		authRows(), notificationRows(), keyRows(), policyRows(), rolloutRows(), groupsRows(), windowsRows(),
 		pauseRows(), repoRows(), statusRows(), supportRows(), backupRows(), completionRows(), referenceRows(),
-		pingRows(), trustRows(), powerRows(), alertRows(), factsRows(), classRows(),
+		pingRows(), trustRows(), powerRows(), alertRows(), factsRows(), classRows(), imageRows(), bootRows(),
 		itemRows(groupNoun), itemRows(windowNoun), itemRows(policyNoun),
 	} {
 		maps.Copy(all, some)

@@ -261,7 +261,10 @@ var Lifecycle = []Transition{
 	{
 		Verb: VerbInspect, From: []Status{Manageable}, Through: Inspecting,
 		Success: Manageable, Failed: Manageable, Dirty: Manageable, Looks: true, All: Manageable,
-		Options: []Option{{FieldConcurrency, "the number of nodes that are inspected at a time (default: 20)"}},
+		Options: []Option{
+			{FieldConcurrency, "the number of nodes that are inspected at a time (default: 20)"},
+			{FieldBoot, "restart the machines, and boot them from the network for it: they need no system"},
+		},
 		Meaning: "find the hardware facts of nodes over ssh and by their BMCs, and keep them as a snapshot",
 		Failure: "Manageable, with `last_error` set; what was found of the other nodes is kept",
 	},

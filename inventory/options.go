@@ -42,6 +42,9 @@ type JobOptions struct {
 	MaxFailures int `json:"max_failures,omitempty"`
 	// inspect: the number of nodes that are inspected at a time.
 	Concurrency int `json:"concurrency,omitempty" maximum:"200"`
+	// inspect: `network` boots the machines from the network into an environment that tells their facts. They need no
+	// system; one that runs there is stopped.
+	Boot string `json:"boot,omitempty" enum:"network"`
 	// Verbs that clean or verify nodes: `current` takes the configured folder. Without it, each node is cleaned
 	// or verified with the playbooks that configured it.
 	Playbooks string `json:"playbooks,omitempty" enum:"current"`
@@ -83,6 +86,9 @@ const (
 	EraseFull     = "full"
 )
 
+// BootNetwork is JobOptions.Boot for machines that boot from the network.
+const BootNetwork = "network"
+
 // MaxVerbosity is the highest verbosity of ansible-playbook that a request may ask for.
 const MaxVerbosity = 4
 
@@ -101,6 +107,7 @@ const (
 	FieldSerial         Field = "serial"
 	FieldMaxFailures    Field = "max_failures"
 	FieldConcurrency    Field = "concurrency"
+	FieldBoot           Field = "boot"
 	FieldStrict         Field = "strict"
 	FieldTakeOver       Field = "take_over"
 	FieldOverrideWindow Field = "override_window"
@@ -237,6 +244,18 @@ var Options = []JobOption{
 
 			return Errorf(KindInvalid, "concurrency is %d", o.Concurrency).
 				Do("write a number of nodes from 1 to %d", MaxConcurrency)
+		},
+	},
+	{
+		Field: FieldBoot, In: func(o *JobOptions) any { return &o.Boot },
+		Value: "from", Label: "Boot", Choices: []Choice{{BootNetwork, "from the network"}},
+		Check: func(o JobOptions) error {
+			if o.Boot == BootNetwork {
+				return nil
+			}
+
+			return Errorf(KindInvalid, "boot is %q", o.Boot).
+				Do("use %q, or leave it out to ask the systems that run there", BootNetwork)
 		},
 	},
 	{Field: FieldStrict, In: func(o *JobOptions) any { return &o.Strict }, Label: "Strict"},

@@ -28,6 +28,7 @@ const (
 	PathInventory  = "/v1/inventory"                // GET, filters of PathNodes: List[InventoryHost]
 	PathDifference = "/v1/nodes/{name}/diff"        // GET: Difference
 	PathFacts      = "/v1/nodes/{name}/facts"       // GET ?inspection=N: NodeFacts
+	PathNodeBoots  = "/v1/nodes/{name}/boots"       // GET: NodeBoots
 	PathForget     = "/v1/forget"                   // POST Forget: Changed
 	PathPing       = "/v1/ping"                     // POST Ping: List[PingResult], in the order of the names
 	PathGroups     = "/v1/groups"                   // GET: List[Group], in configuration order
@@ -134,6 +135,15 @@ const (
 	PathOpenAPI     = "/v1/openapi.yaml" // GET
 	PathOpenAPIJSON = "/v1/openapi.json" // GET
 	PathDocs        = "/v1/docs"         // GET: the reference in HTML
+
+	PathImages     = "/v1/images"                     // GET: List of Image; POST ImageRequest: Image
+	PathImage      = "/v1/images/{name}"              // GET: Image; DELETE: Changed
+	PathImageFile  = "/v1/images/{name}/files/{role}" // GET, PUT ?offset=N: the content; PUT answers with Image
+	PathImageCheck = "/v1/images/{name}/verify"       // POST: ImageCheck
+
+	PathAddresses = "/v1/addresses"           // GET: List of Address; POST AddressRequest: Address
+	PathAddress   = PathAddresses + "/{addr}" // DELETE: Changed
+	PathBoot      = "/v1/boot"                // GET: BootStatus, of the instance that answers
 )
 
 // Headers of answers and requests. Every GET except health, logs and watches
@@ -178,7 +188,7 @@ var Keyless = map[string]bool{
 
 	PathImport: false, PathConfigure: false, PathFleetApply: false, PathAlerts: false, PathEndAlert: false,
 	PathRotate: false, PathTestNotification: false, PathRetryDeliveries: false, PathScan: false, PathReload: false,
-	PathJoin: false, LegacyConfig: false,
+	PathJoin: false, LegacyConfig: false, PathImageFile: false, PathImageCheck: false,
 }
 
 // MaxIdempotencyKey is the maximum length of HeaderIdempotencyKey in bytes.
@@ -223,7 +233,8 @@ const (
 	TypeText    = "text/plain; charset=utf-8"
 	TypeYAML    = "application/yaml"
 	TypeHTML    = "text/html; charset=utf-8"
-	TypeBackup  = "application/octet-stream"
+	TypeBinary  = "application/octet-stream"
+	TypeBackup  = TypeBinary
 )
 
 // Path returns the path with its parameters filled in, in order and escaped.

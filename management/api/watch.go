@@ -67,7 +67,7 @@ const WatchAll WatchKind = "all"
 // their objects are read. A later manager may have more.
 var WatchKinds = []WatchKind{
 	WatchNodes, WatchJobs, WatchVars, WatchConfig, "freeze", "gossip-key", "instances", "machines", "classes",
-	"plans",
+	"images", "addresses", "plans",
 	"notifications", "policies", "power", "rollouts", "scan", "ssh-key", "tokens",
 }
 

@@ -122,6 +122,12 @@ func Snapshot(ctx context.Context, s Store) (Reader, error) {
 	return r, nil
 }
 
+// Last returns the number of the last entry; 0: there is none.
+func (r Reader) Last(ctx context.Context) (uint64, error) {
+	h, _, err := r.head(ctx)
+	return h.Seq, err
+}
+
 // add adds an entry to the chain, and returns its line.
 func (h *head) add(e Entry) ([]byte, error) {
 	e.Seq, e.Prev = h.Seq+1, h.Hash

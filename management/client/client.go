@@ -31,6 +31,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -227,8 +228,11 @@ type call struct {
 	params []string
 	query  url.Values
 	in     any // JSON, unless nil
-	extra  time.Duration
-	key    string // the idempotency key
+	// content is a body that is no JSON. Such a call is sent once.
+	content io.Reader
+	from    int64 // the first byte of the answer, if it is not the beginning
+	extra   time.Duration
+	key     string // the idempotency key
 	// tag, unless nil, receives the ETag of the answer.
 	tag *string
 	// also is a failure status with an ordinary JSON body.
@@ -404,12 +408,25 @@ func (c *Client) request(ctx context.Context, e *endpoint, k call) (*http.Reques
 		body = bytes.NewReader(b)
 	}
 
+	if k.content != nil {
+		body = k.content
+	}
+
 	req, err := http.NewRequestWithContext(ctx, k.method, target, body)
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "cannot create the request: %w", err)
 	}
 	if k.in != nil {
 		req.Header.Set("Content-Type", api.TypeJSON)
+	}
+
+	if k.content != nil {
+		req.Header.Set("Content-Type", api.TypeBinary)
+		// The manager may refuse it before it is sent.
+		req.Header.Set("Expect", "100-continue")
+	}
+	if k.from > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", k.from))
 	}
 
 	req.Header.Set(api.HeaderRequestID, api.NewRequestID())

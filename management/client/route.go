@@ -160,7 +160,7 @@ func transport(socket string, secure *tls.Config, several bool) *http.Transport 
 	// The daemon closes an idle connection later, so no request meets that.
 	return &http.Transport{
 		DialContext: dial(nil), DialTLSContext: dial(secure), MaxIdleConnsPerHost: 4, IdleConnTimeout: 30 * time.Second,
-		DisableCompression: true,
+		DisableCompression: true, ExpectContinueTimeout: maxDial,
 	}
 }
 

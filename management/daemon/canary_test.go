@@ -343,6 +343,7 @@ func (s *site) checkAnswers(plan, rollout string) {
 			answered++
 		case strings.HasSuffix(p.Path, "/diff") && code == http.StatusNotFound: // a-1 is not in service
 		case p.Path == api.PathFacts && code == http.StatusNotFound: // a-1 was not inspected
+		case strings.HasPrefix(p.Path, api.PathImage) && code == http.StatusNotFound: // there is none
 		case p.Path == api.PathRepositoryDiff && code == http.StatusConflict: // it has no repository
 		case strings.HasPrefix(p.Path, pathLamps) && code == http.StatusNotFound: // there are none
 		default:

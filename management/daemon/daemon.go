@@ -24,6 +24,7 @@ import (
 	"github.com/contiv/cluster/management/access/oidc"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/audit"
+	"github.com/contiv/cluster/management/boot"
 	"github.com/contiv/cluster/management/cluster"
 	"github.com/contiv/cluster/management/cluster/datadir"
 	"github.com/contiv/cluster/management/control"
@@ -33,6 +34,7 @@ import (
 	store "github.com/contiv/cluster/management/etcd"
 	"github.com/contiv/cluster/management/gossip"
 	"github.com/contiv/cluster/management/gossipkey"
+	"github.com/contiv/cluster/management/image"
 	"github.com/contiv/cluster/management/instance"
 	"github.com/contiv/cluster/management/metrics"
 	"github.com/contiv/cluster/management/node"
@@ -97,6 +99,8 @@ type Options struct {
 	// Certificates has the lifetimes and the clock of the certificates; zero: as
 	// usual. For tests.
 	Certificates pki.Options
+	// BootPorts are those of the boot service. For tests.
+	BootPorts boot.Ports
 	// Executors returns those of further kinds of step; it may be nil. For tests.
 	Executors func(record.Store) step.Executors
 	Version   api.Version
@@ -177,6 +181,8 @@ type useCases struct {
 	imports    *enroll.Service
 	scanner    *scan.Scanner
 	instances  *instance.Service
+	images     *image.Images
+	boot       *boot.Service
 	variables  *variable.Variables
 	engine     *engine.Engine
 	policies   *policy.Loop
@@ -292,7 +298,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	d.parts.OnStopOf("repository", d.repository.Stop)
 
 	d.parts.Run(ctx, d.nodes.WatchMonitors(), d.nodes.WatchAlerts(), d.imports.Loop, d.scanner.Loop,
-		d.instances.Loop,
+		d.instances.Loop, d.images.Loop, d.boot.Loop,
 		power.Watch(power.WatchOptions{
 			State:  d.store,
 			Leads:  d.member.Leads,
@@ -300,6 +306,8 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 			Record: power.RecordIn(d.store),
 			Logger: d.opts.Logger,
 		}))
+	d.parts.Measure(d.boot.Serving)
+	d.parts.Go(ctx, d.boot.Serving.Name, d.boot.Serve)
 	d.parts.Run(ctx, d.notifier.Loops()...)
 	d.parts.Go(ctx, "automation", restore.Automation{
 		DataDir: d.file.DataDir, State: d.store, Records: d.store, Logger: d.opts.Logger, RetryEvery: retryEvery,

@@ -254,8 +254,24 @@ func newWorld(t *testing.T) *world {
 	_, err = s.CreateClass(s.ctx(), api.ClassRequest{Name: "storage", From: "host3-35a0", Nodes: "use=storage"})
 	s.must(err)
 
+	_, err = s.CreateImage(s.ctx(), api.ImageRequest{
+		Name:        "debian-13",
+		Kind:        api.ImageDisk,
+		Arch:        "amd64",
+		Boot:        "uefi",
+		Description: "Debian 13 with the agent",
+		Files: []api.ImageFileRequest{
+			{Role: "image", Size: 641728512, Digest: "sha256:" + strings.Repeat("9c1e35a0", 8)},
+		},
+	})
+	s.must(err)
+
 	redfish := bmctest.NewRedfish(t, 1).BMC
-	s.register("host3-35a0", redfish)
+	s.register("host3-35a0", redfish, "52:54:00:aa:00:03", "52:54:00:aa:00:04")
+	_, err = s.ReserveAddress(s.ctx(), api.AddressRequest{
+		Addr: "10.9.1.21", Node: "host3-35a0", MAC: "52:54:00:aa:00:04",
+	})
+	s.must(err)
 	s.eventually("its power", func() bool { return len(s.powers()) == 1 })
 
 	w.gate, w.running, w.plan, w.bmc = fifo, running.ID, planned.ID, redfish

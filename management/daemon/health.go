@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/cluster/management/metrics/present"
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/state"
+	"github.com/contiv/cluster/management/survivor"
 )
 
 // health checks every part. It blocks for some seconds at most.
@@ -44,11 +45,14 @@ func (d *Daemon) checks() []health.Check {
 		}},
 		health.Problem("records", health.Unreadable),
 		health.Problem("secrets", func(context.Context, *state.View) error { return d.store.Secrets().Problem() }),
+		health.Problem("others", func(_ context.Context, v *state.View) error { return survivor.Alone(v) }),
 		health.Problem("instance", func(context.Context, *state.View) error { return d.member.Problem() }),
 		{Part: "notifications", Do: func(context.Context, *state.View) ([]string, error) {
 			return health.Text(d.notifier.Warning()), d.notifier.Problem()
 		}},
 		health.Problem("disk", func(context.Context, *state.View) error { return health.FreeSpace(d.file.DataDir) }),
+		health.Problem("images", func(context.Context, *state.View) error { return d.images.Problem() }),
+		health.Problem("boot", func(context.Context, *state.View) error { return d.boot.Problem() }),
 		d.certificateCheck(),
 		d.repositoryCheck(config.Repository.Used()),
 		{
@@ -57,7 +61,8 @@ func (d *Daemon) checks() []health.Check {
 		},
 		health.Warn(func(v *state.View) []string {
 			return slices.Concat(health.Text(d.sshKey.Warning()), d.policies.Warnings(),
-				d.instances.Warnings(), health.Text(d.judge.Warning()), health.BudgetWarnings(config.Groups, v.Nodes()))
+				d.instances.Warnings(), d.boot.Warnings(), health.Text(d.judge.Warning()),
+				health.BudgetWarnings(config.Groups, v.Nodes()))
 		}),
 		health.Problem("gossip", func(context.Context, *state.View) error {
 			if d.gossip.Off() {

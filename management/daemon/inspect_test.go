@@ -107,6 +107,7 @@ func inspectors(t *testing.T, hosts *inspected, labels string) *site {
 	}
 
 	s := prepare(t)
+	s.breaksLifecycle = true // below, which the watch of the lifecycle may see on a slow machine
 	executor := inspect.New(inspect.Options{
 		Hosts: hosts, BMCs: power.Registered{Pool: bmc.New()}, Keep: hosts.Keep, Retry: time.Millisecond,
 		Settings: func() step.Settings { return step.Settings{} },

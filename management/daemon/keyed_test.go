@@ -85,6 +85,7 @@ func TestKeyedChanges(t *testing.T) {
 	// These need more than a manager and a node, and are one transaction with their audit record as the others.
 	for _, route := range []string{
 		"PUT " + api.PathHostKeys, "PUT " + api.PathBMCLogin, "POST " + api.PathClasses, "DELETE " + api.PathClass,
+		"POST " + api.PathImages, "DELETE " + api.PathImage, "POST " + api.PathAddresses, "DELETE " + api.PathAddress,
 		"POST " + api.PathMerge, "POST " + api.PathSplit, "DELETE " + api.PathMember, "POST " + api.PathInvite,
 		"DELETE " + api.PathCertificate, "DELETE " + api.PathPlan, "POST " + api.PathEnablePolicy,
 		"POST " + api.PathReleaseBrake, "POST " + api.PathRotateSSHKey, "POST " + api.PathCancelSSHKey,

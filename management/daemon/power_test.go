@@ -20,13 +20,16 @@ import (
 	"github.com/contiv/cluster/management/state"
 )
 
-// register records the machine of a node.
-func (s *site) register(node string, b machine.BMC) {
+// register records the machine of a node, with network ports.
+func (s *site) register(node string, b machine.BMC, macs ...string) {
 	s.t.Helper()
 
 	m := state.Machine{
 		Machine: machine.Machine{Node: node, BMC: &b, Registered: time.Now()},
 		Secrets: configuration.Vars{state.SecretBMC: configuration.NewSecret(b.Password)},
+	}
+	for _, mac := range macs {
+		m.Ports = append(m.Ports, machine.Port{MAC: mac})
 	}
 	if b.Next != "" {
 		m.Secrets[state.SecretBMCNext] = configuration.NewSecret(b.Next)

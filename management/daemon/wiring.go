@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/access/mtls"
 	"github.com/contiv/cluster/management/audit"
+	"github.com/contiv/cluster/management/boot"
 	"github.com/contiv/cluster/management/desired"
 	"github.com/contiv/cluster/management/engine"
 	"github.com/contiv/cluster/management/enroll"
@@ -25,6 +26,7 @@ import (
 	"github.com/contiv/cluster/management/gossipkey"
 	"github.com/contiv/cluster/management/hardware"
 	"github.com/contiv/cluster/management/health"
+	"github.com/contiv/cluster/management/image"
 	"github.com/contiv/cluster/management/instance"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/merge"
@@ -57,16 +59,11 @@ import (
 func (d *Daemon) wireUseCases() {
 	log := d.opts.Logger
 	d.nodes = node.New(node.Options{
-		State:    d.store,
-		Store:    d.store,
-		Prober:   func(caller string) node.Prober { return d.programs.Pinger.For(caller) },
-		Settings: d.settings.Nodes,
+		State: d.store, Store: d.store, Settings: d.settings.Nodes, Leads: d.member.Leads, Audit: d.audit, Logger: log,
+		Prober: func(caller string) node.Prober { return d.programs.Pinger.For(caller) },
 		Yield: func(ctx context.Context, who string, nodes []string) error {
 			return d.policies.Yield(ctx, who, nodes)
 		},
-		Leads:  d.member.Leads,
-		Audit:  d.audit,
-		Logger: log,
 	})
 	d.judge = node.NewJudge(d.store, d.store, log)
 	d.variables = variable.New(variable.Options{
@@ -78,6 +75,16 @@ func (d *Daemon) wireUseCases() {
 	d.scanner = scan.New(scan.Options{
 		Config: ranges, Store: d.store, Sync: d.store.Sync, Leads: d.member.Leads, Watch: d.store.Changed,
 		Greet: bmc.Greet, Audit: d.audit, Logger: log,
+	})
+	d.images = image.New(image.Options{
+		Store: d.store, Sync: d.store.Sync, Changed: d.store.Changed, Self: d.identity, Folder: d.file.ImageFolder(),
+		Owner: d.gossip.Manager, Members: func() []string { return instance.IDs(d.store.View()) }, Users: boot.UsersOf,
+		Audit: d.audit, Logger: log,
+	})
+	d.boot = boot.New(boot.Options{
+		Store: d.store, Sync: d.store.Sync, Leads: d.member.Leads, Node: d.identity.Node, Config: d.settings.Boot,
+		Ports: d.opts.BootPorts, Stale: func() bool { return d.store.View().Stale },
+		Environments: image.Environments{Images: d.images}, Audit: d.audit, Logger: log,
 	})
 	executors, playbooks := d.newExecutors()
 	d.engine = engine.New(engine.Options{
@@ -119,15 +126,16 @@ func (d *Daemon) wireUseCases() {
 		Importer:   d.imports,
 		Members:    d.instances,
 		Scanner:    d.scanner,
-		Classes: hardware.NewClasses(
-			hardware.Options{Store: d.store, Audit: d.audit, Groups: d.settings.Groups},
-		),
-		Variables: d.variables,
-		VarsPast:  d.variables,
-		Explain:   explain.New(d.store, d.desired, d.explainSettings, d.policies),
-		Desired:   d.desired,
-		Settings:  d.settings,
-		Backup:    d.store.Backup,
+		Classes:    hardware.NewClasses(hardware.Options{Store: d.store, Audit: d.audit, Groups: d.settings.Groups}),
+		Images:     d.images,
+		Contents:   d.images,
+		Boot:       d.boot,
+		Variables:  d.variables,
+		VarsPast:   d.variables,
+		Explain:    explain.New(d.store, d.desired, d.explainSettings, d.policies),
+		Desired:    d.desired,
+		Settings:   d.settings,
+		Backup:     d.store.Backup,
 
 		Automation: server.Automation{
 			Policies: d.policies,
@@ -177,7 +185,7 @@ func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
 	}
 	all[job.StepInspect] = inspect.New(inspect.Options{
 		Hosts: d.programs.NewProber(), BMCs: bmcs, Keep: inspect.KeepIn(d.store, d.settings.Inspection),
-		Settings: settings,
+		Settings: settings, Network: d.boot, Switch: d.bmcs,
 	})
 	if d.opts.Executors != nil {
 		maps.Copy(all, d.opts.Executors(d.store))
@@ -350,7 +358,7 @@ func (d *Daemon) runAudit(ctx context.Context) {
 
 // kinds are the kinds of record that the store keeps for their packages.
 var kinds = slices.Concat(state.Kinds, []record.Any{
-	&job.Kind, &plan.Kind, &rollout.Kind,
+	&job.Kind, &plan.Kind, &rollout.Kind, &image.Kind, &boot.Kind, &boot.BootsKind,
 	&access.TokenKind, &access.TokenUseKind, &access.RevocationKind, &sshkey.Kind, &gossipkey.Kind, &window.FreezeKind,
 	&notify.DeliveryKind, &notify.PositionKind, &enroll.Kind, &scan.Kind, &scan.FoundKind, &instance.Kind,
 })

@@ -35,6 +35,7 @@ type Doc struct {
 	Text             string  // more about it, in Markdown; may be empty
 	Path             []Param // the parameters of the path
 	Body             any     // a value of the type of the body; nil: it takes none
+	BodyType         string  // the content type of the body; empty: JSON
 	Optional         bool    // the body may be absent
 	Answer           any     // a value of the type of a success
 	Item             any     // of a stream: a value of the type of one item
@@ -42,6 +43,7 @@ type Doc struct {
 	Status           int     // of a success; 0: 200
 	Success          string  // what a success means
 	Revision         bool    // the answer of a change has its revision
+	Ranges           bool    // the answer may be the range that the request asks for
 	Tagged           bool    // an answer other than a read of the view has an entity tag
 	Location         string  // what the header Location of a success leads to; empty: it has none
 	Job              bool    // the answer has the number of a job in a header
@@ -246,6 +248,9 @@ func (b *build) body(r Route) *yaml.Node {
 	}
 
 	content := jsonContent(b.schema(d.Body))
+	if d.BodyType != "" {
+		content = block(d.BodyType, block("schema", b.schema(d.Body)))
+	}
 	if r.Method == http.MethodPatch {
 		set(content, "application/merge-patch+json", block("schema", b.schema(d.Body)))
 	}
@@ -302,15 +307,10 @@ func (b *build) responses(r Route) *yaml.Node {
 
 	d := r.Doc
 
-	success := block("description", d.Success)
-	if headers := r.headers(); len(headers.Content) > 0 {
-		set(success, "headers", headers)
-	}
-	if content := b.answer(d); len(content.Content) > 0 {
-		set(success, "content", content)
-	}
-
 	all := map[string]*yaml.Node{}
+	if d.Ranges {
+		all["206"] = b.success(r, "The range of the header `Range`.")
+	}
 
 	for status, name := range r.Failures {
 		all[status] = shared(name)
@@ -342,9 +342,21 @@ func (b *build) responses(r Route) *yaml.Node {
 		all[strconv.Itoa(status)] = b.failure(d, status, meaning)
 	}
 
-	out := block(strconv.Itoa(cmp.Or(d.Status, http.StatusOK)), success)
+	out := block(strconv.Itoa(cmp.Or(d.Status, http.StatusOK)), b.success(r, d.Success))
 	for _, status := range slices.Sorted(maps.Keys(all)) { // "default" is the last
 		set(out, status, all[status])
+	}
+
+	return out
+}
+
+func (b *build) success(r Route, meaning string) *yaml.Node {
+	out := block("description", meaning)
+	if headers := r.headers(); len(headers.Content) > 0 {
+		set(out, "headers", headers)
+	}
+	if content := b.answer(r.Doc); len(content.Content) > 0 {
+		set(out, "content", content)
 	}
 
 	return out

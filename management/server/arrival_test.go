@@ -101,6 +101,7 @@ func TestBodyThatNeverComes(t *testing.T) {
 		{short, "POST /commission/nodes", "Host: localhost\r\n", 408},
 		{short, "POST /v1/jobs", "Host: localhost\r\n", 408},
 		{short, "POST /v1/jobs/1/cancel", "Host: localhost\r\n", 408},
+		{short, "PUT /v1/images/debian-13/files/image", "Host: localhost\r\n", 400},
 	} {
 		header := c.request + " HTTP/1.1\r\n" + c.headers
 		for _, rest := range []string{

@@ -33,6 +33,9 @@ var tagged = map[string]bool{
 	"/v1/imports":                            true,
 	"/v1/imports/first":                      false,
 	"/v1/classes":                            true,
+	"/v1/images":                             true,
+	"/v1/addresses":                          true,
+	"/v1/boot":                               false,
 	"/v1/alerts":                             true,
 	"/v1/machines/export":                    false,
 	"/v1/power":                              true,
@@ -67,6 +70,7 @@ var tagged = map[string]bool{
 	api.PathRepositoryDiff:                   false,
 	"/v1/nodes/a-1/explanation":              false,
 	"/v1/nodes/a-1/facts":                    false,
+	"/v1/nodes/a-1/boots":                    false,
 	"/v1/nodes/a-1/diff":                     false,
 	"/v1/jobs/1/explanation":                 false,
 	api.PathVersion:                          false,
@@ -85,7 +89,7 @@ func TestEveryReadIsTagged(t *testing.T) {
 	examples := map[string]bool{
 		api.PathLog: true, api.PathEvents: true, api.PathWatch: true, api.PathHealth: true, api.PathSecrets: true,
 		api.PathAudit: true, api.PathAuditLines: true, api.PathAuditCheck: true,
-		api.PathBackup:        true,
+		api.PathBackup: true, api.PathImage: true, api.PathImageFile: true,
 		api.PathNotifications: true, api.PathDeliveries: true, api.PathWhoAmI: true, api.PathCanI: true,
 	}
 	for path := range tagged {

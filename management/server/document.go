@@ -101,6 +101,8 @@ const (
 	aboutNodes     = "Nodes"
 	aboutJobs      = "Jobs"
 	aboutVariables = "Variables"
+	aboutImages    = "Images"
+	aboutBoot      = "Boot"
 )
 
 // refused is what 409 means where the kind of the problem does not say it all.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -1058,6 +1059,9 @@ func (m *fakeManager) options(config *fakeSettings) server.Options {
 		Importer:   m,
 		Scanner:    m,
 		Classes:    fakeClasses{},
+		Images:     fakeImages{},
+		Contents:   fakeImages{},
+		Boot:       fakeBoot{},
 		Members:    fakeMembers{},
 		Variables:  fakeVariables{m},
 		VarsPast:   fakeVariables{m},
@@ -1185,3 +1189,49 @@ func (fakeClasses) Create(_ context.Context, _ access.Caller, name, from, nodes 
 }
 
 func (fakeClasses) Delete(context.Context, access.Caller, string) error { return nil }
+
+// fakeBoot takes every reservation.
+type fakeBoot struct{}
+
+func (fakeBoot) Reserve(_ context.Context, _ access.Caller, r api.AddressRequest) (api.Address, error) {
+	return api.Address{Addr: r.Addr, Node: r.Node, MAC: r.MAC, Reserved: true}, nil
+}
+
+func (fakeBoot) Release(context.Context, access.Caller, string) error { return nil }
+
+func (fakeBoot) Status() api.BootStatus {
+	return api.BootStatus{
+		Instance: "host1", Interfaces: []api.BootInterface{}, Waiting: []string{}, Queries: []api.BootQuery{},
+	}
+}
+
+// fakeImages has one image, and no content.
+type fakeImages struct{}
+
+func (fakeImages) Create(_ context.Context, _ access.Caller, r api.ImageRequest) (api.Image, error) {
+	return api.Image{Name: r.Name, Kind: r.Kind, Files: []api.ImageFile{}, State: api.ImageIncomplete}, nil
+}
+
+func (fakeImages) Verify(_ context.Context, _ access.Caller, name string) (api.ImageCheck, error) {
+	return api.ImageCheck{Image: name, Files: []api.ImageFileCheck{}}, nil
+}
+
+func (fakeImages) Delete(context.Context, access.Caller, string) error { return nil }
+
+func (fakeImages) Received(string) int64 { return 0 }
+
+func (fakeImages) Upload(
+	_ context.Context, _ access.Caller, name, _ string, _ int64, content io.Reader,
+) (api.Image, error) {
+	if _, err := io.Copy(io.Discard, content); err != nil {
+		return api.Image{}, inventory.Errorf(inventory.KindInvalid, "the content broke off: %w", err)
+	}
+
+	return api.Image{
+		Name: name, Kind: api.ImageDisk, Files: []api.ImageFile{}, State: api.ImageComplete,
+	}, nil
+}
+
+func (fakeImages) Open(record.Reader, string, string) (*os.File, api.ImageFile, error) {
+	return nil, api.ImageFile{}, inventory.Errorf(inventory.KindRefused, "the content has not come yet")
+}

@@ -15,7 +15,9 @@ import (
 	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/access"
 	"github.com/contiv/cluster/management/api"
+	"github.com/contiv/cluster/management/boot"
 	"github.com/contiv/cluster/management/gossipkey"
+	"github.com/contiv/cluster/management/image"
 	"github.com/contiv/cluster/management/job"
 	"github.com/contiv/cluster/management/notify"
 	"github.com/contiv/cluster/management/openapi"
@@ -112,6 +114,28 @@ var Resources = []Resource{
 			Summary: "List the classes of hardware",
 			Text:    "Returns each class with its shape. `GET /v1/nodes/{name}/facts` compares a node with them.",
 			Success: "The classes, by name.",
+		},
+	},
+	// GET of a single one shows also what has come of its content.
+	&ResourceOf[api.Image, api.Image]{
+		Kind: &image.Kind, Path: api.PathImages, Allow: access.Readers,
+		Show: func(_ *Seen, i *api.Image) api.Image { return *i },
+		List: rest.ListingOf[api.Image]("name", "name", "kind", "arch", "state", "created"),
+		Doc: openapi.Doc{
+			ID: "listImages", Tag: aboutImages, Summary: "List the images",
+			Text:    "Returns the images of the repository, and which instances have their content.",
+			Success: "The images, by name.",
+		},
+	},
+	&ResourceOf[api.Address, api.Address]{
+		Kind: &boot.Kind, Path: api.PathAddresses, Allow: access.Readers,
+		Show: func(_ *Seen, a *api.Address) api.Address { return *a },
+		List: rest.ListingOf[api.Address]("addr", "addr", "node", "mac", "since"),
+		Doc: openapi.Doc{
+			ID: "listAddresses", Tag: aboutBoot, Summary: "List the addresses of registered machines",
+			Text: "Returns the addresses that the manager gives, those that are reserved, and those that cannot be " +
+				"used because another host has them.",
+			Success: "The addresses.",
 		},
 	},
 	// The wire form lacks the secrets of a request, and shows whether the plan is still open.

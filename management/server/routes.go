@@ -31,6 +31,8 @@ func (s *Server) versioned() []rest.Route {
 		s.factsRoutes(),
 		s.alertRoutes(),
 		s.scanRoutes(),
+		s.imageRoutes(),
+		s.bootRoutes(),
 		s.memberRoutes(),
 		s.inventoryRoutes(),
 		s.jobRoutes(),

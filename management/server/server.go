@@ -284,6 +284,9 @@ type Options struct {
 	Importer   Importer
 	Scanner    Scanner
 	Classes    Classes
+	Images     Images
+	Contents   ImageContents // of Images
+	Boot       Boot
 	Members    Members
 	Variables  Variables
 	VarsPast   VariableHistory

@@ -505,6 +505,9 @@ func everyMethod(t *testing.T, s *site, c *client.Client, known bool) {
 
 	why := must[api.JobExplanation](t)(c.ExplainJob(ctx, "2"))
 	expect(t, "why", why.Summary, "it is queued: place 1 of 1 in the queue, and its turn has come")
+	if b := must[api.NodeBoots](t)(c.NodeBoots(ctx, "a-1")); b.Node != "a-1" || len(b.Boots) != 0 {
+		t.Errorf("boots %+v", b)
+	}
 	if f := must[api.NodeFacts](t)(c.Facts(ctx, "a-1", 1)); f.Facts.Arch != "x86_64" {
 		t.Errorf("facts: %+v", f)
 	}
@@ -850,7 +853,7 @@ func TestLinearizable(t *testing.T) {
 			path = strings.ReplaceAll(path, "{id}", planID(1))
 		case path == api.PathImportRun:
 			path = strings.ReplaceAll(path, "{id}", "first")
-		case path == api.PathRollout:
+		case path == api.PathRollout, path == api.PathImage, path == api.PathImageFile:
 			continue // there is none
 		case strings.HasPrefix(path, "/v1/vars/groups"):
 			path = strings.ReplaceAll(path, "{name}", inventory.GroupMaster)
@@ -1508,6 +1511,12 @@ func pings(ctx context.Context, t *testing.T, c *client.Client, m *fakeManager) 
 	expect(t, "class", class, api.Class{Name: "r640", From: "a-1", Nodes: "rack=r1"})
 	expect(t, "classes", must[api.List[api.Class]](t)(c.Classes(ctx)).Total, 0)
 	must[api.Changed](t)(c.DeleteClass(ctx, "r640"))
+	imageMethods(t, c)
+	reserved := must[api.Address](t)(c.ReserveAddress(ctx, api.AddressRequest{Addr: "10.9.1.100", Node: "a-1"}))
+	expect(t, "reserved", reserved, api.Address{Addr: "10.9.1.100", Node: "a-1", Reserved: true})
+	expect(t, "addresses", must[api.List[api.Address]](t)(c.Addresses(ctx)).Total, 0)
+	must[api.Changed](t)(c.ReleaseAddress(ctx, "10.9.1.100"))
+	expect(t, "boot", must[api.BootStatus](t)(c.Boot(ctx)).Instance, "host1")
 	expect(t, "members", must[api.List[api.Member]](t)(c.Members(ctx)).Items[0].Etcd, api.EtcdAlone)
 	expect(t, "an invitation", must[api.Invite](t)(c.Invite(ctx, api.InviteRequest{})).Token, "t")
 	_, err := c.Join(ctx, api.JoinRequest{ID: "81b2f06cd1a94e37", Addr: "10.0.0.2"})
@@ -1536,4 +1545,28 @@ func pings(ctx context.Context, t *testing.T, c *client.Client, m *fakeManager) 
 	if _, err := c.Ping(ctx, "x-9"); inventory.KindOf(err) != inventory.KindNotFound {
 		t.Error(err)
 	}
+}
+
+// imageMethods calls the methods about images.
+func imageMethods(t *testing.T, c *client.Client) {
+	t.Helper()
+
+	ctx := testCtx(t)
+
+	made := must[api.Image](t)(c.CreateImage(ctx, api.ImageRequest{
+		Name: "debian-13", Kind: api.ImageDisk, Files: []api.ImageFileRequest{},
+	}))
+	expect(t, "image", made.Name, "debian-13")
+	expect(t, "images", must[api.List[api.Image]](t)(c.Images(ctx)).Total, 0)
+	expect(t, "check", must[api.ImageCheck](t)(c.VerifyImage(ctx, "debian-13")).Image, "debian-13")
+
+	sent := must[api.Image](t)(c.SendImage(ctx, "debian-13", "image", 0, strings.NewReader("content")))
+	expect(t, "sent", sent.Name, "debian-13")
+	must[api.Changed](t)(c.DeleteImage(ctx, "debian-13"))
+
+	_, err := c.Image(ctx, "debian-13")
+	expect(t, "an image", inventory.KindOf(err), inventory.KindNotFound)
+
+	_, err = c.ImageContent(ctx, "debian-13", "image", 0)
+	expect(t, "content", inventory.KindOf(err), inventory.KindRefused)
 }

@@ -43,7 +43,9 @@ func (c *Config) Check() error {
 		c.checkDurations,
 		c.checkNotifications,
 		c.checkScan,
+		c.checkBoot,
 		c.checkInspection,
+		c.checkAvailability,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -69,8 +71,10 @@ func (c *Config) checkPaths() error {
 		}
 	}
 
-	if c.Playbooks != "" && !filepath.IsAbs(c.Playbooks) {
-		return invalid("playbooks", "%q is not an absolute path", c.Playbooks)
+	for _, p := range []struct{ key, path string }{{"playbooks", c.Playbooks}, {"images.folder", c.Images.Folder}} {
+		if p.path != "" && !filepath.IsAbs(p.path) {
+			return invalid(p.key, "%q is not an absolute path", p.path)
+		}
 	}
 
 	if c.Ansible == "" {
@@ -360,6 +364,23 @@ func (c *Config) checkNumbers() error {
 	return nil
 }
 
+func (c *Config) checkAvailability() error {
+	const key = "instances.availability"
+
+	switch {
+	case c.Instances.Availability == Consistency:
+		return nil
+	case c.Instances.Availability != Survivor:
+		return invalid(key, "%q is neither %s nor %s", c.Instances.Availability, Consistency, Survivor)
+	case c.Etcd.Used():
+		return invalid(key, "%s is for the etcd inside, and etcd.endpoints names an existing one", Survivor)
+	case c.Gossip.Off:
+		return invalid(key, "%s needs the gossip, to know whether the others are gone, and gossip is off", Survivor)
+	}
+
+	return nil
+}
+
 func (c *Config) checkDurations() error {
 	const day = 24 * time.Hour
 
@@ -369,6 +390,7 @@ func (c *Config) checkDurations() error {
 		low, high time.Duration
 	}{
 		{"monitor_timeout", c.MonitorTimeout, 2 * time.Minute, day},
+		{"instances.survivor_after", c.Instances.SurvivorAfter, 10 * time.Second, day},
 		{"jobs.timeout", c.Jobs.Timeout, time.Second, 7 * day},
 		{"jobs.appear", c.Jobs.Appear, time.Second, time.Hour},
 		{"jobs.runner_lease", c.Jobs.RunnerLease, 10 * time.Second, day},
@@ -380,6 +402,7 @@ func (c *Config) checkDurations() error {
 		{"repository.interval", c.Repository.Interval, 10 * time.Second, 7 * day},
 		{"repository.limits.time", c.Repository.Limits.Time, time.Second, time.Hour},
 		{"audit.keep_for", c.Audit.KeepFor, day, 100 * 365 * day},
+		{"boot.lease", c.Boot.Lease, 2 * time.Minute, 7 * day},
 	} {
 		if v := time.Duration(d.value); v < d.low || v > d.high {
 			return invalid(d.key, "%s is not within %s and %s", d.value, Duration(d.low), Duration(d.high))

@@ -3,7 +3,9 @@
 package setting
 
 import (
+	"cmp"
 	_ "embed" // for the example file
+	"path/filepath"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -73,6 +75,8 @@ type Config struct {
 	Notifications []Notification `yaml:"notifications"`
 	Scan          Scan           `yaml:"scan"`
 	Inspection    Inspection     `yaml:"inspection"`
+	Images        Images         `yaml:"images"`
+	Boot          Boot           `yaml:"boot"`
 
 	LogLevel string `yaml:"log_level"`
 }
@@ -147,11 +151,27 @@ type Etcd struct {
 	Prefix       string   `yaml:"prefix"`
 }
 
-// Instances says where the etcd inside listens for those of other instances, once there are others. It does so at the
-// address of the own node.
+// Instances says where the etcd inside listens for those of other instances, once there are others, and what this one
+// does when all others are gone. It listens at the address of the own node.
 type Instances struct {
-	ClientPort uint16 `yaml:"client_port"`
-	PeerPort   uint16 `yaml:"peer_port"`
+	ClientPort    uint16   `yaml:"client_port"`
+	PeerPort      uint16   `yaml:"peer_port"`
+	Availability  string   `yaml:"availability"`
+	SurvivorAfter Duration `yaml:"survivor_after"`
+}
+
+// The values of Instances.Availability.
+const (
+	Consistency = "consistency"
+	Survivor    = "survivor"
+)
+
+// Patience is how long all others have to be gone until this instance goes on alone; 0: it never does by itself.
+func (i Instances) Patience() time.Duration {
+	if i.Availability != Survivor {
+		return 0
+	}
+	return time.Duration(i.SurvivorAfter)
 }
 
 // Used reports whether an existing etcd is configured.
@@ -207,6 +227,16 @@ type Scan struct {
 	Rate   int      `yaml:"rate"`   // addresses in a second
 }
 
+// Images says where the content of images is.
+type Images struct {
+	Folder string `yaml:"folder"` // empty: images in the data directory
+}
+
+// ImageFolder returns the folder with the content of images.
+func (c *Config) ImageFolder() string {
+	return cmp.Or(c.Images.Folder, filepath.Join(c.DataDir, "images"))
+}
+
 // Parsed returns the ranges, and the error of the first one that is none.
 func (s Scan) Parsed() (scan.Config, error) {
 	parsed := scan.Config{Every: time.Duration(s.Every), Rate: s.Rate}
@@ -246,16 +276,18 @@ func Default() Config {
 		MonitorTimeout: Duration(5 * time.Minute),
 		Discovered:     discovered[0],
 		Etcd:           Etcd{Endpoints: []string{}, Prefix: DefaultPrefix},
-		Instances:      Instances{ClientPort: 12379, PeerPort: 12380},
-		Groups:         inventory.DefaultGroups(),
-		Repository:     repository.DefaultConfig(),
-		Ansible:        "ansible-playbook",
-		VaultIDs:       []string{},
-		Vars:           configuration.Vars{},
-		SecretVars:     configuration.DefaultSecrets(),
-		Secrets:        Secrets{Sources: map[string]configuration.SecretSource{}},
-		SSH:            SSH{HostCA: []string{}},
-		GroupSSH:       map[string]configuration.Connection{},
+		Instances: Instances{
+			ClientPort: 12379, PeerPort: 12380, Availability: Consistency, SurvivorAfter: Duration(time.Minute),
+		},
+		Groups:     inventory.DefaultGroups(),
+		Repository: repository.DefaultConfig(),
+		Ansible:    "ansible-playbook",
+		VaultIDs:   []string{},
+		Vars:       configuration.Vars{},
+		SecretVars: configuration.DefaultSecrets(),
+		Secrets:    Secrets{Sources: map[string]configuration.SecretSource{}},
+		SSH:        SSH{HostCA: []string{}},
+		GroupSSH:   map[string]configuration.Connection{},
 		Jobs: Jobs{
 			Limit: 4, Timeout: Duration(time.Hour), Forks: 50, Appear: Duration(2 * time.Minute),
 			RunnerLease: Duration(10 * time.Minute), Keep: 1000, KeepFor: Duration(30 * 24 * time.Hour),
@@ -282,7 +314,14 @@ func Default() Config {
 		Notifications: []Notification{},
 		Scan:          Scan{Ranges: []string{}, Rate: 20},
 		Inspection:    Inspection{Rules: []hardware.Rule{}},
-		LogLevel:      "info",
+		Boot: Boot{
+			Interfaces: []string{},
+			Pool:       []string{},
+			DNS:        []string{},
+			Lease:      Duration(time.Hour),
+			IPXE:       "/usr/lib/ipxe",
+		},
+		LogLevel: "info",
 	}
 }
 

@@ -207,10 +207,14 @@ func TestLoadRefuses(t *testing.T) {
 		"jobs: {plan_for: 1s}\n":                                    "jobs.plan_for: 1s is not within 1m and 720",
 		"jobs: {plans: 0}\n":                                        "jobs.plans:",
 		"jobs: {timeout: 0s}\n":                                     "jobs.timeout:",
-		"jobs: {appear: 2h}\n":                                      "jobs.appear: 2h is not within 1s and 1h",
-		"jobs: {runner_lease: 1s}\n":                                "jobs.runner_lease:",
-		"jobs: {keep_for: 1s}\n":                                    "jobs.keep_for:",
-		"max_body: 1\n":                                             "max_body:",
+		"instances: {availability: yes}\n":                          "is neither consistency nor survivor",
+		"instances: {survivor_after: 1s}\n":                         "survivor_after: 1s is not within 10s and 24h",
+		"gossip: off\ninstances: {availability: survivor}\n":        "availability: survivor needs the gossip",
+		"etcd: {endpoints: [\"https://b:1\"]}\ninstances: {availability: survivor}\n": "is for the etcd inside",
+		"jobs: {appear: 2h}\n":       "jobs.appear: 2h is not within 1s and 1h",
+		"jobs: {runner_lease: 1s}\n": "jobs.runner_lease:",
+		"jobs: {keep_for: 1s}\n":     "jobs.keep_for:",
+		"max_body: 1\n":              "max_body:",
 		"log_level: loud\n": "log_level: \"loud\" is not error, warning, " +
 			"info or debug",
 	} {

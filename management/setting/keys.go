@@ -39,6 +39,7 @@ var startKeys = []string{
 	"instances",
 	"audit",
 	"scan",
+	"images",
 	"secrets.key_file",
 }
 
@@ -53,13 +54,14 @@ var programKeys = []string{
 	"notifications",
 }
 
-// programSections are sections of such keys. What comes from a repository runs as root.
-var programSections = []string{"repository"}
+// fileSections are sections that only the file sets. What comes from a repository runs as root, and the network
+// interfaces are those of one host.
+var fileSections = []string{"repository", "boot"}
 
 // isFileKey reports whether only the file sets the key.
 func isFileKey(key string) bool {
 	top, _, _ := strings.Cut(key, ".")
-	return isStartKey(key) || slices.Contains(programKeys, key) || slices.Contains(programSections, top)
+	return isStartKey(key) || slices.Contains(programKeys, key) || slices.Contains(fileSections, top)
 }
 
 // isStartKey reports whether only a restart changes the key.

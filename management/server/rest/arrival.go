@@ -19,17 +19,24 @@ const linger = 500 * time.Millisecond
 type arrival struct {
 	io.ReadCloser
 	conn *http.ResponseController
+
+	limit time.Duration // of a piece; 0: the whole body has one deadline
+	left  int           // bytes of the piece that have not come yet
 }
 
-// awaitBody gives the body of r until the deadline to arrive. It returns nil for
-// a request without a body.
-func awaitBody(w http.ResponseWriter, r *http.Request, limit time.Duration) *arrival {
+// awaitBody gives the body of r until the deadline to arrive, or each piece of an upload, from the read that waits for
+// it. It returns nil for a request without a body.
+func awaitBody(w http.ResponseWriter, r *http.Request, limit time.Duration, uploads bool) *arrival {
 	if r.ContentLength == 0 || r.Body == nil {
 		return nil
 	}
 
 	a := &arrival{ReadCloser: r.Body, conn: http.NewResponseController(w)}
 	r.Body = a
+
+	if uploads {
+		a.limit = limit
+	}
 	// The writers of tests have no deadlines; the error is of no consequence.
 	_ = a.conn.SetReadDeadline(time.Now().Add(limit))
 
@@ -38,7 +45,15 @@ func awaitBody(w http.ResponseWriter, r *http.Request, limit time.Duration) *arr
 
 // Read ends the deadline with the body: the connection may be idle afterwards.
 func (a *arrival) Read(p []byte) (int, error) {
+	// A client that sends a byte now and then does not hold the connection for ever.
+	if a.limit > 0 && a.left <= 0 && a.conn != nil {
+		a.left = pieceSize
+		_ = a.conn.SetReadDeadline(time.Now().Add(a.limit))
+	}
+
 	n, err := a.ReadCloser.Read(p)
+	a.left -= n
+
 	if errors.Is(err, io.EOF) && a.conn != nil {
 		_ = a.conn.SetReadDeadline(time.Time{})
 		a.conn = nil

@@ -39,6 +39,8 @@ type Route struct {
 	Conditional bool
 	// BodyLimit is the size in bytes of the largest body, if the router has a smaller limit.
 	BodyLimit int64
+	// Uploads routes read their body as it comes: it may last as long as each piece of it arrives in time.
+	Uploads bool
 	// Streams excludes the route from the histogram of durations: it lasts as
 	// long as its client wants.
 	Streams bool

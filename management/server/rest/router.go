@@ -200,7 +200,7 @@ func (router *Router) handle(w http.ResponseWriter, r *http.Request, rt Route) {
 		fields:    logrus.Fields{},
 	}
 	r = r.WithContext(context.WithValue(r.Context(), noteKey{}, n))
-	rec.body = awaitBody(w, r, router.options.BodyTime)
+	rec.body = awaitBody(w, r, router.options.BodyTime, rt.Uploads)
 
 	rec.Header().Set("Cache-Control", "no-store")
 	rec.Header().Set("X-Content-Type-Options", "nosniff")

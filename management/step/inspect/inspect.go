@@ -57,6 +57,8 @@ type Options struct {
 	Hosts    Hosts
 	BMCs     BMCs
 	Keep     Keep
+	Network  Network
+	Switch   Switch
 	Settings func() step.Settings
 	Retry    time.Duration // the first delay before a host is tried again; 0: 2 s
 }
@@ -84,6 +86,10 @@ func New(o Options) Executor {
 
 // Prepare refuses nodes that nothing tells the facts of.
 func (x Executor) Prepare(_ context.Context, r step.Request) (step.Pin, error) {
+	if r.Job.Boot != "" {
+		return nil, x.prepareNetwork(r)
+	}
+
 	var without []string
 
 	for _, t := range r.Job.Targets {
@@ -96,8 +102,8 @@ func (x Executor) Prepare(_ context.Context, r step.Request) (step.Pin, error) {
 		return nil, inventory.Errorf(inventory.KindRefused,
 			"neither an address for ssh nor a BMC with Redfish is known of %s",
 			strings.Join(inventory.ShortenAll(without, maxNames, maxName), ", ")).
-			Do("register one of the two by another import, or wait for its agent, which tells its address; " +
-				"IPMI tells no facts. A provide offers it without an inspection").
+			Do("register one of the two by another import, wait for its agent, which tells its address, or boot it " +
+				"from the network for its inspection; IPMI tells no facts. A provide offers it without an inspection").
 			With(inventory.Submit(inventory.VerbProvide, without[:min(len(without), maxNames)]...)).
 			About(without...)
 	}
@@ -139,29 +145,54 @@ func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.R
 	limit := cmp.Or(s.Job.Concurrency, atOnce)
 
 	return step.Each(ctx, s, out, limit, "inspect", func(ctx context.Context, node string) error {
-		limited, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-
-		found, err := x.look(limited, s, node)
-		if err != nil {
-			return err
+		if s.Job.Boot == "" {
+			return x.inspect(ctx, s, out, node)
 		}
 
-		var changes []string
-
-		err = step.Retry(ctx, func() (err error) {
-			changes, err = x.o.Keep(ctx, node, s.Job.ID, found)
-			return err
-		})
-
-		for _, line := range append(found.Merged().Problems, changes...) {
-			if err := out.Line(ctx, node+": "+line); err != nil {
-				return err
-			}
-		}
+		// What the machine has reported is in its boot until it is kept.
+		err := x.inspect(ctx, s, out, node)
+		x.endBoot(ctx, s, node, err)
 
 		return err
 	})
+}
+
+// inspect finds the facts of a node, and keeps them.
+func (x Executor) inspect(ctx context.Context, s step.Step, out step.Events, node string) error {
+	found, err := x.find(ctx, s, out, node)
+	if err != nil {
+		return err
+	}
+
+	var changes []string
+
+	err = step.Retry(ctx, func() (err error) {
+		changes, err = x.o.Keep(ctx, node, s.Job.ID, found)
+		return err
+	})
+
+	for _, line := range append(found.Merged().Problems, changes...) {
+		if err := out.Line(ctx, node+": "+line); err != nil {
+			return err
+		}
+	}
+
+	return err
+}
+
+// find returns the facts of a node, in the way of the job.
+func (x Executor) find(ctx context.Context, s step.Step, out step.Events, node string) (facts.Found, error) {
+	if s.Job.Boot != "" {
+		limited, cancel := context.WithTimeout(ctx, networkPatience)
+		defer cancel()
+
+		return x.bootAndLook(limited, s, out, node)
+	}
+
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+
+	return x.look(limited, s, node)
 }
 
 // look returns what the node and its BMC say, at the same time. A BMC that fails is a problem among the facts of the
