@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Seeds plants known bugs, one at a time, and expects a test to find each by an assertion. Names as
-// arguments choose single seeds. With -overlay DIR NAME it runs no test, and prints a file for go build -overlay
-// that has the bug.
+// arguments choose single seeds, and -part N every fourth one, others for each of four numbers N in turn. With -overlay
+// DIR NAME it runs no test, and prints a file for go build -overlay that has the bug.
 package main
 
 import (
@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -56,11 +57,16 @@ func run(ctx context.Context, out io.Writer, names []string) error {
 	}
 	defer os.RemoveAll(dir)
 
-	chosen := slices.DeleteFunc(slices.Clone(seeds), func(s seed) bool {
-		return len(names) > 0 && !slices.Contains(names, s.name)
-	})
-	if len(chosen) < max(len(names), 1) {
-		return fmt.Errorf("no such seed among %q", names)
+	chosen, err := choose(names)
+	if err != nil {
+		return err
+	}
+
+	// Those that have no turn can be planted, at least.
+	for _, s := range seeds {
+		if _, err := s.overlay(strings.TrimSpace(string(root)), dir); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
 	}
 
 	var survived []string
@@ -86,6 +92,33 @@ func run(ctx context.Context, out io.Writer, names []string) error {
 	}
 
 	return nil
+}
+
+// parts is how many commits it takes until each seed was planted.
+const parts = 4
+
+// choose returns the seeds of the arguments.
+func choose(args []string) (chosen []seed, err error) {
+	part := -1
+	if len(args) == 2 && args[0] == "-part" {
+		n, err := strconv.Atoi(args[1])
+		if err != nil {
+			return nil, fmt.Errorf("-part: %w", err)
+		}
+		part, args = n%parts, nil
+	}
+
+	for i, s := range seeds {
+		if part < 0 && (len(args) == 0 || slices.Contains(args, s.name)) || i%parts == part {
+			chosen = append(chosen, s)
+		}
+	}
+
+	if len(chosen) < max(len(args), 1) {
+		return nil, fmt.Errorf("no such seed among %q", args)
+	}
+
+	return chosen, nil
 }
 
 // found is the verdict on a seed that an assertion found.

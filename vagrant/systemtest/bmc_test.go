@@ -17,15 +17,24 @@ import (
 	"github.com/contiv/cluster/inventory/errtest"
 )
 
-// BMCs run in the network of host1, where the manager is, at bmcAddr: nobody else reaches them.
-const bmcAddr = "127.0.0.1"
+// BMCs of registrations run in the network of host1, where the manager is, at bmcAddr: nobody else reaches them. Those
+// of machines of qemu run on the lab's side of the network, at labAddr, and outlive a reboot of host1.
+const (
+	bmcAddr = "127.0.0.1"
+	labAddr = "10.77.0.1"
+)
 
 // redfishHelper is the argument with which the program of these tests is a BMC that speaks Redfish.
 const redfishHelper = "serve-redfish"
 
 // inHost1 prepares a program of this machine in the network of host1. It ends with the test.
 func (w *world) inHost1(name string, args ...string) *exec.Cmd {
-	network := "--net=/run/netns/clab." + w.lab.name + ".host1"
+	return w.inside(".host1", name, args...)
+}
+
+// inside is the same for the network of a host, such as .host1, or of the lab's side: "".
+func (w *world) inside(host, name string, args ...string) *exec.Cmd {
+	network := "--net=/run/netns/clab." + w.lab.name + host
 	cmd := exec.CommandContext(suite.ctx, "nsenter", append([]string{network, name}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = 5 * time.Second
@@ -46,22 +55,34 @@ func (w *world) ipmi(port int, password string) {
 	w.t.Helper()
 
 	dir := w.t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		errtest.None(w.t, os.WriteFile(path, []byte(text), 0o700))
-
-		return path
-	}
-
-	state := write("state", "0\n")
-	script := write("chassis", fmt.Sprintf(`#!/bin/sh
-shift
+	write(w.t, dir, "state", "0\n")
+	script := write(w.t, dir, "chassis", `#!/bin/sh
+cd "$(dirname "$0")" && shift
 case "$1 $2" in
-"get power") echo "power:$(cat %[1]s)" ;;
-"set power") echo "$3" >%[1]s ;;
+"get power") echo "power:$(cat state)" ;;
+"set power") echo "$3" >state ;;
 esac
-`, state))
-	config := write("lan.conf", fmt.Sprintf(`name "sim"
+`)
+	w.ipmiSim(".host1", bmcAddr, port, password, script)
+}
+
+// write writes a program or another file into a folder, and returns its path.
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+
+	path := filepath.Join(dir, name)
+	errtest.None(t, os.WriteFile(path, []byte(text), 0o700))
+
+	return path
+}
+
+// ipmiSim starts Debian's ipmi_sim in a network; see inside. The script gets and sets the power of its machine, and
+// what that boots from.
+func (w *world) ipmiSim(network, addr string, port int, password, script string) {
+	w.t.Helper()
+
+	dir := w.t.TempDir()
+	config := write(w.t, dir, "lan.conf", fmt.Sprintf(`name "sim"
 set_working_mc 0x20
   startlan 1
     addr %s %d
@@ -74,21 +95,20 @@ set_working_mc 0x20
   endlan
   chassis_control "%s 0x20"
   user 2 true "%s" "%s" admin 10 none md2 md5 straight
-`, bmcAddr, port, script, bmctest.User, password))
-	commands := write("sim.emu", `mc_setbmc 0x20
+`, addr, port, script, bmctest.User, password))
+	commands := write(w.t, dir, "sim.emu", `mc_setbmc 0x20
 mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr
 mc_enable 0x20
 `)
 
-	sim := w.inHost1("ipmi_sim", "-n", "-c", config, "-f", commands, "-s", dir)
+	sim := w.inside(network, "ipmi_sim", "-n", "-c", config, "-f", commands, "-s", dir)
 	sim.Dir = dir
 	errtest.None(w.t, sim.Start())
 	w.endWith(sim)
 
-	listens := fmt.Sprintf("ss -Hlnu 'sport = :%d' | grep -q .", port)
 	await(w.t, time.Minute, "ipmi_sim listens", func() (bool, string) {
-		r := w.try("host1", listens)
-		return r.code == 0, r.String()
+		out, err := w.inside(network, "ss", "-Hlnu", fmt.Sprintf("sport = :%d", port)).CombinedOutput()
+		return err == nil && len(out) > 0, fmt.Sprintf("%s (%v)", out, err)
 	})
 }
 

@@ -25,10 +25,22 @@ func TestFaults(t *testing.T) {
 	c := newChaos(t)
 	wantNoneFailed(t, c.round(c.restarts()))
 
-	var all [][]fault
+	// Those that last go two at a time.
+	var (
+		all  [][]fault
+		long []fault
+	)
+
 	for _, i := range c.random.Perm(len(faults)) {
-		all = append(all, faults[i:i+1])
+		if f := faults[i]; f.hosts == 1 && f.lasts() > aWhile {
+			long = append(long, f)
+		} else {
+			all = append(all, []fault{f})
+		}
 	}
+
+	all = slices.AppendSeq(all, slices.Chunk(long, 2))
+	c.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 
 	half := len(all) / 2
 
@@ -48,6 +60,9 @@ func TestChaos(t *testing.T) {
 	errtest.None(t, err)
 
 	c := newChaos(t)
+	c.load.Slow = true
+	c.register()
+
 	for end := time.Now().Add(length); time.Now().Before(end) && !t.Failed(); {
 		groups := make([][]fault, 7)
 		for i := range groups {
@@ -58,6 +73,27 @@ func TestChaos(t *testing.T) {
 	}
 
 	c.wantEnough()
+}
+
+// batchNodes is the number of nodes without a host. A claim of three quarters of them takes several transactions.
+const batchNodes = 300
+
+// register registers nodes at an address of the manager's own host where nothing listens.
+func (c *chaos) register() {
+	c.t.Helper()
+
+	var list strings.Builder
+	for i := range batchNodes {
+		name := fmt.Sprintf("batch%03d", i)
+		c.load.Batch = append(c.load.Batch, name)
+		fmt.Fprintf(&list, "%s ansible_host=127.1.%d.%d ansible_port=9\n", name, i/250, i%250+1)
+	}
+
+	r := c.run(strings.NewReader(list.String()), "exec", c.seat, "sh", "-c",
+		"cat >/root/batch.ini && clusterctl nodes import --no-manage /root/batch.ini")
+	if r.code != 0 {
+		c.t.Fatal(r)
+	}
 }
 
 const chaosInstances = 3
@@ -168,6 +204,8 @@ type fault struct {
 	lasts func() time.Duration
 	begin func(c *chaos, hosts []string)
 	end   func(c *chaos, hosts []string)
+	// endsRuns: no lease of a run on its hosts is renewed, so all have ended before it does.
+	endsRuns bool
 }
 
 // on returns what carries out a command on the first host of a fault.
@@ -188,34 +226,41 @@ const (
 )
 
 var faults = []fault{
-	{"the daemon is killed", 1, lasting(brief), on(killDaemon), byItself},
-	{"a runner is killed", 0, lasting(0), (*chaos).killRunner, byItself},
-	{"etcd is killed", 1, lasting(brief), on(killEtcd), byItself},
+	{"the daemon is killed", 1, lasting(brief), on(killDaemon), byItself, false},
+	{"a runner is killed", 0, lasting(0), (*chaos).killRunner, byItself, false},
+	{"etcd is killed", 1, lasting(brief), on(killEtcd), byItself, false},
 	{
 		"the daemon is stopped for more than a lease", 1, overALease,
-		on("pkill -STOP -f '^" + daemonProcess + "'"), on("pkill -CONT -f '^" + daemonProcess + "'"),
+		on("pkill -STOP -f '^" + daemonProcess + "'"), on("pkill -CONT -f '^" + daemonProcess + "'"), true,
+	},
+	{
+		// Nothing on the host ends its runs then: the fences of the others have to.
+		"the daemon and its runners are stopped for more than a lease", 1, overALease,
+		on("pkill -STOP -f '^" + daemonProcess + "|^" + runnerProcess + "'"),
+		on("pkill -CONT -f '^" + daemonProcess + "|^" + runnerProcess + "'"), false,
 	},
 	{
 		// The shell itself is none of them.
 		"all processes of a host are stopped for more than a lease", 1, overALease,
-		on("kill -STOP -1"), on("kill -CONT -1"),
+		on("kill -STOP -1"), on("kill -CONT -1"), false,
 	},
-	{"a host is cut off", 1, overALease, on(isolate), on(rejoin)},
+	{"a host is cut off", 1, overALease, on(isolate), on(rejoin), true},
 	{
 		"a host hears nothing", 1, overALease,
-		on("iptables -I INPUT -s 10.77.0.0/24 ! -i lo -j DROP"), on(rejoin),
+		on("iptables -I INPUT -s 10.77.0.0/24 ! -i lo -j DROP"), on(rejoin), true,
 	},
 	{
 		"two instances lose each other in one direction", 2, lasting(aWhile),
 		func(c *chaos, two []string) { c.sh(two[0], "iptables -I OUTPUT -d "+addr(two[1])+" -j DROP") }, on(rejoin),
+		false,
 	},
-	{"a host reboots", 1, lasting(0), byLab("reboot"), byItself},
-	{"a host loses its power", 1, lasting(brief), byLab("kill"), byLab("boot")},
+	{"a host reboots", 1, lasting(0), byLab("reboot"), byItself, false},
+	{"a host loses its power", 1, lasting(brief), byLab("kill"), byLab("boot"), false},
 	{
 		"the disk of an instance is full", 1, lasting(aWhile),
-		on("! dd if=/dev/zero of=" + dataDir + "/full bs=1M 2>/dev/null"), on("rm " + dataDir + "/full"),
+		on("! dd if=/dev/zero of=" + dataDir + "/full bs=1M 2>/dev/null"), on("rm " + dataDir + "/full"), false,
 	},
-	{"two of three instances are lost", 2, lasting(aWhile), byLab("kill"), byLab("boot")},
+	{"two of three instances are lost", 2, lasting(aWhile), byLab("kill"), byLab("boot"), false},
 }
 
 // restarts is a rolling restart: the instance that leads is the last.
@@ -225,7 +270,7 @@ func (c *chaos) restarts() (all [][]fault) {
 
 	for _, host := range order {
 		all = append(all, []fault{{"the daemon restarts", 0, lasting(0),
-			func(c *chaos, _ []string) { c.sh(host, "systemctl restart clusterm") }, byItself}})
+			func(c *chaos, _ []string) { c.sh(host, "systemctl restart clusterm") }, byItself, false}})
 	}
 
 	return all
@@ -256,12 +301,12 @@ func (c *chaos) killRunner([]string) {
 	})
 }
 
-// several are faults that can happen at a time, each to other hosts.
+// several are up to three faults that can happen at a time, each to other hosts.
 func (c *chaos) several() (some []fault) {
-	hosts := 0
+	hosts, most := 0, 1+c.random.IntN(chaosInstances)
 
 	for _, i := range c.random.Perm(len(faults)) {
-		if f := faults[i]; hosts+f.hosts <= chaosInstances && len(some) < chaosInstances {
+		if f := faults[i]; hosts+f.hosts <= chaosInstances && len(some) < most {
 			some, hosts = append(some, f), hosts+f.hosts
 		}
 	}
@@ -303,6 +348,12 @@ func (c *chaos) strike(some []fault) window {
 	c.hold(lasts)
 
 	for i, f := range some {
+		if f.endsRuns {
+			c.wantNoRuns(struck[i][0])
+		}
+		if f.endsRuns {
+			c.wantTakenOver(struck[i][0])
+		}
 		f.end(c, struck[i])
 	}
 
@@ -513,8 +564,71 @@ func (c *chaos) check(all []operation) {
 		}
 	}
 
+	report(c.claimedInPart(jobs))
 	c.wantNoProcesses()
 	c.count(all, jobs)
+}
+
+// claimedInPart returns the jobs of many nodes that began with some of their nodes only, and the nodes that are still
+// held. The history of a node tells with which jobs it began.
+func (c *chaos) claimedInPart(jobs []api.Job) (problems []string) {
+	c.t.Helper()
+
+	if len(c.load.Batch) == 0 {
+		return nil
+	}
+
+	began := map[string]map[string]int{} // by job and node
+
+	text := c.sh(c.nodes[0], "for n in "+strings.Join(c.load.Batch, " ")+"; do "+
+		"echo \"NODE $n\"; clusterctl nodes history $n -o json; done").stdout
+	for _, part := range strings.Split(text, "NODE ")[1:] {
+		name, rest, _ := strings.Cut(part, "\n")
+
+		var history api.List[inventory.HistoryEntry]
+		errtest.None(c.t, json.Unmarshal([]byte(rest), &history))
+
+		for _, e := range history.Items {
+			if e.To == inventory.Verifying {
+				if began[e.Job] == nil {
+					began[e.Job] = map[string]int{}
+				}
+
+				began[e.Job][name]++
+			}
+		}
+	}
+
+	for _, n := range decode[api.List[api.Node]](c.world, c.ctl("nodes", "get", "-o", "json")).Items {
+		if slices.Contains(c.load.Batch, n.Name) && (n.Status != inventory.Enrolled || n.Job != "") {
+			problems = append(problems, fmt.Sprintf("%s is %s, held by job %q", n.Name, n.Status, n.Job))
+		}
+	}
+
+	for _, j := range jobs {
+		if j.Verb != inventory.VerbManage {
+			continue
+		}
+
+		c.counts["batches"]++
+
+		if n := len(began[j.ID]); n > 0 {
+			c.counts["batches that began"]++
+		}
+
+		if n := len(began[j.ID]); n != len(j.Nodes) && (n > 0 || j.Status == api.Complete) {
+			problems = append(problems,
+				fmt.Sprintf("job %s of %d nodes is %s, and began with %d of them", j.ID, len(j.Nodes), j.Status, n))
+		}
+
+		for name, n := range began[j.ID] {
+			if n != 1 {
+				problems = append(problems, fmt.Sprintf("job %s began %d times with %s", j.ID, n, name))
+			}
+		}
+	}
+
+	return problems
 }
 
 // hostsShow reads what the hosts noted, checks that runs did not overlap there, and returns the ticks by node.
@@ -582,6 +696,7 @@ func (c *chaos) accepted(all []operation, report func([]string)) []api.Job {
 		carried := noteOf(j)
 
 		switch heard := c.notes[j.ID]; {
+		case carried == "" && j.Verb == inventory.VerbManage: // it takes no variables
 		case heard == "" && carried == "":
 			report([]string{fmt.Sprintf("nobody asked for job %s", j.ID)})
 		case heard == "":
@@ -616,15 +731,42 @@ func noteOf(j api.Job) string {
 	return ""
 }
 
+// wantNoRuns requires that no run goes on at a host.
+func (c *chaos) wantNoRuns(host string) {
+	c.t.Helper()
+
+	if r := c.try(host, "pgrep -af '^"+runnerProcess+"|ansible-playbook|^ssh '"); r.code != 1 {
+		c.t.Errorf("%s has runs without a lease: %s", host, r)
+	}
+}
+
+// wantTakenOver requires that others take the jobs of a host that is lost over, if they have a majority.
+func (c *chaos) wantTakenOver(host string) {
+	c.t.Helper()
+
+	if r := c.tryCtl("vars", "set", "--global", "majority="+host); r.code != 0 {
+		return
+	}
+
+	await(c.t, instanceLease+10*time.Second, "others have the jobs of "+host, func() (bool, string) {
+		r := c.tryCtl("job", "list", "--status", "Running", "-o", "json")
+		if r.code != 0 {
+			return false, r.String()
+		}
+
+		mine := func(j api.Job) bool { return j.Instance == c.name(host) }
+
+		return !slices.ContainsFunc(decode[api.List[api.Job]](c.world, r).Items, mine), r.stdout
+	})
+}
+
 // wantNoProcesses requires that nothing of a job runs: no runner, no Ansible and no ssh at an instance, and nothing
 // behind the fence on a host.
 func (c *chaos) wantNoProcesses() {
 	c.t.Helper()
 
 	for _, host := range c.managers() {
-		if r := c.try(host, "pgrep -af '^"+runnerProcess+"|ansible-playbook|^ssh '"); r.code != 1 {
-			c.t.Errorf("%s has processes without an owner: %s", host, r)
-		}
+		c.wantNoRuns(host)
 	}
 
 	for _, host := range c.nodes {

@@ -32,6 +32,9 @@ type load struct {
 	Labels      map[string]string // their labels
 	Seed        uint64
 	Round       int
+	Slow        bool // some commands on the hosts take ten seconds
+	// Batch are nodes without a host, more than fit into a transaction, that jobs of many nodes act on.
+	Batch []string
 }
 
 // operation is a request of a client, and what came of it. Times are in nanoseconds since 1970.
@@ -60,6 +63,7 @@ const (
 	opView   = "view"   // a default read of the nodes
 	opSubmit = "submit" // of a job
 	opCancel = "cancel"
+	opEdit   = "edit" // of the labels of a node
 )
 
 // The outcomes of an operation.
@@ -90,6 +94,8 @@ const (
 	registerKeys    = 2
 	viewClients     = 3
 	jobClients      = 3
+	batchClients    = 2
+	editClients     = 2
 )
 
 // registerKey is the name of a variable of a round.
@@ -153,6 +159,15 @@ func serveChaos() {
 	}
 	for i := range jobClients {
 		start(20+i, (*chaosClient).jobs)
+	}
+
+	if len(l.Batch) > 0 {
+		for i := range batchClients {
+			start(30+i, (*chaosClient).batches)
+		}
+		for i := range editClients {
+			start(40+i, (*chaosClient).edits)
+		}
 	}
 
 	all.Wait()
@@ -281,6 +296,46 @@ func (c *chaosClient) jobs() {
 	}
 }
 
+// batches submits jobs of many nodes each, which overlap with those of another client.
+func (c *chaosClient) batches() {
+	for n := 0; c.pause(time.Second, 3*time.Second); n++ {
+		nodes := slices.Clone(c.load.Batch)
+		c.random.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+
+		r := api.JobRequest{Verb: inventory.VerbManage, Nodes: nodes[:len(nodes)*3/4]}
+		keyed := c.IdempotencyKey(c.note(n))
+		o := operation{Kind: opSubmit, Verb: string(r.Verb), Note: c.note(n)}
+
+		o = c.record(o, 20*time.Second, func(ctx context.Context, o *operation) error {
+			j, err := keyed.Submit(ctx, r)
+			o.Job = j.ID
+
+			return err
+		})
+		if o.Job == "" {
+			continue
+		}
+
+		ctx, cancel := context.WithTimeout(c.ctx, 20*time.Second)
+		_, _ = c.WaitJob(ctx, o.Job)
+
+		cancel()
+	}
+}
+
+// edits changes nodes of the batches all the time, so that some claims of them meet a changed node.
+func (c *chaosClient) edits() {
+	for n := 0; c.pause(5*time.Millisecond, 15*time.Millisecond); n++ {
+		value := fmt.Sprint(n)
+		node := c.load.Batch[c.random.IntN(len(c.load.Batch))]
+
+		c.record(operation{Kind: opEdit}, 12*time.Second, func(ctx context.Context, _ *operation) error {
+			_, err := c.PatchNode(ctx, node, api.NodePatch{Labels: map[string]*string{"edit": &value}})
+			return err
+		})
+	}
+}
+
 // note marks a request in all that its job leaves.
 func (c *chaosClient) note(n int) string { return fmt.Sprintf("%d-%d-%d", c.load.Round, c.number, n) }
 
@@ -334,6 +389,10 @@ func (c *chaosClient) request(n int) api.JobRequest {
 				vars["fail_cleanup_on"] = vars["fail_on"]
 			}
 		}
+	}
+
+	if c.load.Slow && c.random.IntN(3) == 0 {
+		vars["pause"] = "1"
 	}
 
 	// A map of strings is always JSON.

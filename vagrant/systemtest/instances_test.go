@@ -187,8 +187,11 @@ func TestInstances(t *testing.T) {
 			j := operator.job(jobs[owner])
 			return w.hostOf(j.Instance) != owner, j.Instance
 		})
+		taken := time.Since(begun).Seconds()
+
 		operator.awaitLogs(jobs[owner], holdTask, 2)
-		t.Logf("the job of %s acts on its host again %.1f s after it was %s", owner, time.Since(begun).Seconds(), how)
+		t.Logf("%s was %s: its job is that of another instance after %.1f s, and acts on its host again after %.1f s",
+			owner, how, taken, time.Since(begun).Seconds())
 		w.release("go", workers...)
 
 		for host, id := range jobs {

@@ -95,8 +95,8 @@ func TestVagrant(t *testing.T) {
 	}
 }
 
-// machine is a machine as testdata/vagrant.rb prints it.
-type machine struct {
+// vagrantMachine is a machine as testdata/vagrant.rb prints it.
+type vagrantMachine struct {
 	Name, Box, Hostname string
 	Primary             bool
 	Networks            []struct{ Type, IP, VirtualBox, Libvirt string }
@@ -134,7 +134,7 @@ func TestVagrantfile(t *testing.T) {
 	output(t, "cp", "../Vagrantfile", "../provision", "../flow", dir)
 
 	// evaluate returns the machines of a command, or its error message.
-	evaluate := func(command string, env ...string) ([]machine, string) {
+	evaluate := func(command string, env ...string) ([]vagrantMachine, string) {
 		t.Helper()
 
 		var stderr strings.Builder
@@ -147,7 +147,7 @@ func TestVagrantfile(t *testing.T) {
 			return nil, stderr.String()
 		}
 
-		var machines []machine
+		var machines []vagrantMachine
 		if err := json.Unmarshal(out, &machines); err != nil || stderr.Len() > 0 {
 			t.Fatalf("%v\n%s\n%s", err, out, &stderr)
 		}

@@ -607,7 +607,11 @@ func (w *world) awaitLogs(id, text string, times int) {
 // awaitState waits until the hosts' nodes have that state.
 func (w *world) awaitState(state inventory.State, hosts ...string) {
 	w.t.Helper()
-	await(w.t, 90*time.Second, fmt.Sprintf("%v are %s", hosts, state), func() (bool, string) {
+
+	// Dozens of agents that start at once get ready one after the other.
+	limit := 90*time.Second + time.Duration(len(hosts))*4*time.Second
+
+	await(w.t, limit, fmt.Sprintf("%v are %s", hosts, state), func() (bool, string) {
 		r := w.tryCtl("nodes", "get", "--state", string(state), "-o", "name")
 
 		have := strings.Fields(r.stdout)
@@ -676,8 +680,9 @@ func (w *world) dump() {
 		{"exec", "host1", "clusterctl", "job", "list"},
 		{"exec", "host1", "clusterctl", "job", "get", "last", "-o", "long"},
 		{"exec", "host1", "sh", "-c", "clusterctl job logs last | cut -c1-2000 | tail -n 120"},
-		{"exec", "host1", "journalctl", "--no-pager", "-o", "cat", "-u", "clusterm", "-n", "80"},
-		{"exec", "host1", "ps", "axf", "-o", "pid,stat,etime,args"},
+		{"exec", w.seat, "ps", "axf", "-o", "pid,stat,etime,args"},
+		// The end of the output is what is seen first.
+		{"exec", w.seat, "sh", "-c", "journalctl --no-pager -o short -u clusterm -n 400 | grep -v prober | tail -n 80"},
 	} {
 		r := w.lab.run(ctx, nil, args...)
 		w.t.Logf("--- %s (exit %d)\n%s%s", r.cmd, r.code, r.stdout, r.stderr)
