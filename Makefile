@@ -66,6 +66,7 @@ unit: ## the tests that need neither root, Ansible nor the lab
 	go test ./...
 
 .PHONY: race
+race: facts # which some tests need
 race: ## the unit tests under the race detector
 	CGO_ENABLED=1 go test -race ./...
 

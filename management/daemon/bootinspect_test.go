@@ -25,6 +25,7 @@ import (
 	"github.com/contiv/cluster/configuration/image/installer"
 	"github.com/contiv/cluster/configuration/image/installer/report"
 	"github.com/contiv/cluster/configuration/image/kernel/kerneltest"
+	"github.com/contiv/cluster/configuration/image/program"
 	"github.com/contiv/cluster/inventory"
 	"github.com/contiv/cluster/inventory/facts"
 	"github.com/contiv/cluster/inventory/machine"
@@ -140,6 +141,10 @@ func (s *site) addKernel(name string) {
 // restart of the manager on that way. Before and after it, and any other machine, is given its address alone.
 func TestBootInspect(t *testing.T) {
 	t.Parallel()
+
+	if _, err := program.For("amd64"); err != nil {
+		t.Skip("the program of the boot environment is not built: run `make facts`")
+	}
 
 	dhcp, conn := portPair(t)
 	ports := boot.Ports{DHCP: dhcp, TFTP: freePort(t), Web: freePort(t)}
