@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz/lzma"
@@ -37,6 +38,25 @@ var methods = []*Method{
 	{"gzip", "\x1f\x8b", openGzip, whole(openGzip)},
 	{"xz", "\xfd7zXZ\x00", openXZ, beginningOfXZ},
 	{"zstd", "\x28\xb5\x2f\xfd", openZstd, whole(openZstd)},
+}
+
+// Names returns the names of all methods.
+func Names() []string {
+	names := make([]string, len(methods))
+	for i, m := range methods {
+		names[i] = m.Name
+	}
+
+	return names
+}
+
+// Named returns the method with a name; nil: there is none.
+func Named(name string) *Method {
+	i := slices.Index(Names(), name)
+	if i < 0 {
+		return nil
+	}
+	return methods[i]
 }
 
 // Of returns how content is compressed, by its first bytes; nil: it is not.

@@ -178,7 +178,10 @@ func work(collect Collect) {
 	}
 
 	quietKernel()
-	then, err := inspect(console, collect, manager, problems)
+	found, then, err := inspect(console, collect, manager, problems)
+	report(err)
+
+	then, err = install(order.Install, manager, problems, found, then)
 	report(err)
 
 	if !linked && manager == nil && !p.off {

@@ -14,7 +14,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/cluster/configuration/image/compression"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/facts"
 )
 
 // OrderFile is where an environment has its Order.
@@ -27,6 +29,7 @@ const maxOrder = 1 << 20
 type Order struct {
 	Interface Interface `json:"interface,omitzero"` // the network port to use; zero: none
 	Report    Report    `json:"report,omitzero"`    // the manager to report to; zero: none
+	Install   *Install  `json:"install,omitempty"`  // what to install, which needs Report; nil: nothing
 }
 
 // Interface is a network port with a static address.
@@ -42,6 +45,36 @@ type Report struct {
 	URL   string `json:"url"`   // http or https
 	Token string `json:"token"` // the manager knows the machine by it: 16 to 200 letters, digits, - or _
 }
+
+// Install is what is written to a disk of the machine.
+type Install struct {
+	Image Image `json:"image"`
+	// RootDevice has the hints for the disk, as facts.RootDevice takes them. Without any, it is the smallest disk of at
+	// least 4 GiB.
+	RootDevice map[string]any `json:"root_device,omitempty"`
+	Seed       Seed           `json:"seed,omitzero"` // for cloud-init in the image; zero: none
+}
+
+// Image is a raw disk with a partition table, which may be compressed.
+type Image struct {
+	URL         string `json:"url"`                   // http or https; asked with Report.Token, like the report
+	Digest      string `json:"digest"`                // sha256:HEX of the content as it is served
+	Size        int64  `json:"size"`                  // bytes of the content as it is served
+	Compression string `json:"compression,omitempty"` // gzip, xz or zstd; empty: none
+	Virtual     int64  `json:"virtual,omitempty"`     // bytes of the disk in it; 0: unknown
+}
+
+// Seed has the files of cloud-init's data source NoCloud.
+type Seed struct {
+	MetaData      string `json:"meta_data,omitempty"` // has to be there if any other is
+	UserData      string `json:"user_data,omitempty"`
+	NetworkConfig string `json:"network_config,omitempty"` // empty: no file, and cloud-init's default
+}
+
+// maxBytes bounds the size of an image and of the disk in it.
+const maxBytes = 1 << 46
+
+var digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 var token = regexp.MustCompile(`^[A-Za-z0-9_-]{16,200}$`)
 
@@ -77,7 +110,55 @@ func Decode(b []byte) (Order, error) {
 		return Order{}, err
 	}
 
+	if err := o.Install.check(o.Report); err != nil {
+		return Order{}, err
+	}
+
 	return o, nil
+}
+
+// check returns an error if the image could not be installed on any machine.
+func (i *Install) check(over Report) error {
+	if i == nil {
+		return nil
+	}
+
+	image, seed := i.Image, i.Seed
+
+	if err := checkURL(image.URL); err != nil {
+		return invalid("install.image.url %w", err)
+	}
+	if err := facts.CheckHints(i.RootDevice); err != nil {
+		return invalid("install.root_device: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+
+	switch {
+	case over.isZero():
+		return invalid("install needs report: a machine is installed for a manager")
+	case !digest.MatchString(image.Digest):
+		return invalid("install.image.digest is not sha256: and 64 hexadecimal digits")
+	case image.Size < 1 || image.Size > maxBytes || image.Virtual < 0 || image.Virtual > maxBytes:
+		return invalid("install.image has an impossible size")
+	case image.Compression != "" && !slices.Contains(compression.Names(), image.Compression):
+		return invalid("install.image.compression %q is none of %s", inventory.Shorten(image.Compression, 40),
+			strings.Join(compression.Names(), ", "))
+	case seed != Seed{} && seed.MetaData == "":
+		return invalid("install.seed has no meta_data, without which cloud-init ignores it")
+	}
+
+	return nil
+}
+
+// checkURL checks a URL that the token is sent to. The error goes after what the URL is for, and does not show it.
+func checkURL(text string) error {
+	switch u, err := url.Parse(text); {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return errors.New("is not like http://10.9.1.1:9480/boot")
+	case u.User != nil:
+		return errors.New("has a user: only report.token logs in")
+	}
+
+	return nil
 }
 
 // check returns an error if nothing could be reported. It shows neither the token nor the password in a URL.
@@ -86,11 +167,11 @@ func (r Report) check(over Interface) error {
 		return nil
 	}
 
-	switch u, err := url.Parse(r.URL); {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return invalid("report.url is not like http://10.9.1.1:9480/boot")
-	case u.User != nil:
-		return invalid("report.url has a user: only report.token logs in")
+	err := checkURL(r.URL)
+
+	switch {
+	case err != nil:
+		return invalid("report.url %w", err)
 	case !token.MatchString(r.Token):
 		return invalid("report.token is not 16 to 200 letters, digits, - or _")
 	case over.isZero():

@@ -115,6 +115,70 @@ func TestDecodeRefusesReport(t *testing.T) {
 	}
 }
 
+// TestDecodeInstall reads a whole order, and one with as little as there may be.
+func TestDecodeInstall(t *testing.T) {
+	t.Parallel()
+
+	sum := "sha256:" + strings.Repeat("0a", 32)
+	report := `{"interface": {"address": "10.9.1.100/24"},
+		"report": {"url": "http://m1/", "token": "0123456789abcdef"}, `
+
+	for text, want := range map[string]Install{
+		`"install": {"image": {"url": "http://m1/i", "digest": "` + sum + `", "size": 1}}}`: {
+			Image: Image{URL: "http://m1/i", Digest: sum, Size: 1},
+		},
+		`"install": {"image": {"url": "https://m1/i", "digest": "` + sum + `", "size": 7, "compression": "zstd",
+			"virtual": 70}, "root_device": {"size": ">= 100", "rotational": false},
+			"seed": {"meta_data": "m", "user_data": "u", "network_config": "n"}}}`: {
+			Image:      Image{URL: "https://m1/i", Digest: sum, Size: 7, Compression: "zstd", Virtual: 70},
+			RootDevice: map[string]any{"size": ">= 100", "rotational": false},
+			Seed:       Seed{MetaData: "m", UserData: "u", NetworkConfig: "n"},
+		},
+	} {
+		got, err := Decode([]byte(report + text))
+		if err != nil || !reflect.DeepEqual(got.Install, &want) {
+			t.Errorf("%s: %+v, %v", text, got.Install, err)
+		}
+	}
+}
+
+// TestDecodeRefusesInstall expects that no disk is touched for an order with a mistake.
+func TestDecodeRefusesInstall(t *testing.T) {
+	t.Parallel()
+
+	const (
+		port   = `{"interface": {"address": "10.9.1.100/24"}, `
+		report = `"report": {"url": "http://m1/", "token": "0123456789abcdef"}, `
+		image  = port + report + `"install": {"image": {`
+		url    = `"url": "http://m1/i", `
+		sum    = `"digest": "sha256:` + "0000000000000000000000000000000000000000000000000000000000000000" + `", `
+	)
+
+	for text, why := range map[string]string{
+		port + `"install": {"image": {` + url + sum + `"size": 1}}}`: "install needs report",
+
+		port + report + `"install": {}}`:                                "install.image.url",
+		image + `"url": "ftp://m1/i", ` + sum + `"size": 1}}}`:          "install.image.url",
+		image + `"url": "http://u:secret@m1/", ` + sum + `"size": 1}}}`: "has a user",
+		image + url + `"size": 1}}}`:                                    "digest",
+		image + url + `"digest": "sha512:00", "size": 1}}}`:             "digest",
+		image + url + sum + `"size": 0}}}`:                              "impossible size",
+		image + url + sum + `"size": 70368744177665}}}`:                 "impossible size",
+		image + url + sum + `"size": 1, "virtual": -1}}}`:               "impossible size",
+		image + url + sum + `"size": 1, "compression": "br"}}}`:         `"br" is none of`,
+		image + url + sum + `"size": 1}, "erase": true}}`:               `field "erase"`,
+
+		image + url + sum + `"size": 1}, "root_device": {"disk": "sda"}}}`: "no hint",
+		image + url + sum + `"size": 1}, "seed": {"user_data": "x"}}}`:     "meta_data",
+	} {
+		got, err := Decode([]byte(text))
+		if inventory.KindOf(err) != inventory.KindInvalid || !strings.Contains(err.Error(), why) ||
+			strings.Contains(err.Error(), "secret") || got.Install != nil {
+			t.Errorf("%s: %+v, %v", text, got.Install, err)
+		}
+	}
+}
+
 // FuzzDecode expects that an order which is accepted is read back as it is written.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"interface": {"mac": "52:54:00:12:34:56", "address": "10.9.1.100/24", "dns": []}}`))
@@ -122,6 +186,13 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"interface": {"address": "fd00::1%eth0/64"}}`))
 	f.Add([]byte(`{"interface": {"address": "10.9.1.100/24"},
 		"report": {"url": "http://10.9.1.1:9480/boot/report", "token": "0123456789-_abCD"}}`))
+	f.Add(
+		[]byte(
+			`{"interface": {"address": "10.9.1.100/24"}, "report": {"url": "http://m1/", "token": "0123456789abcdef"},
+		"install": {"image": {"url": "http://m1/i", "digest": "sha256:` + strings.Repeat("0a", 32) + `", "size": 9,
+		"compression": "xz", "virtual": 90}, "root_device": {"size": 9e9}, "seed": {"meta_data": "{}"}}}`,
+		),
+	)
 
 	f.Fuzz(func(t *testing.T, b []byte) {
 		order, err := Decode(b)
@@ -135,6 +206,9 @@ func FuzzDecode(f *testing.F) {
 
 		if len(order.Interface.DNS) == 0 {
 			order.Interface.DNS = nil
+		}
+		if order.Install != nil && len(order.Install.RootDevice) == 0 {
+			order.Install.RootDevice = nil
 		}
 		if err != nil || !reflect.DeepEqual(order, again) {
 			t.Errorf("%s: %+v, then %+v (%v)", b, order, again, err)

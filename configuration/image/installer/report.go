@@ -18,6 +18,7 @@ import (
 
 	"github.com/contiv/cluster/configuration/image/installer/report"
 	"github.com/contiv/cluster/inventory"
+	"github.com/contiv/cluster/inventory/facts"
 )
 
 const (
@@ -32,22 +33,24 @@ const (
 )
 
 // inspect collects the facts and prints them. It reports to the manager before and after that, if there is one, and
-// returns what the machine does then; empty if the manager did not answer.
-func inspect(console io.Writer, collect Collect, manager *reporter, problems []string) (then string, err error) {
+// returns them and what the machine does then; empty if the manager did not answer.
+func inspect(
+	console io.Writer, collect Collect, manager *reporter, problems []string,
+) (found facts.Facts, then string, err error) {
 	problems = inventory.ShortenAll(problems, maxProblems, maxProblem)
 
 	if manager != nil {
 		then, err = manager.send(report.Message{Stage: report.Started, Problems: problems})
 		if err != nil || then != report.Continue {
-			return then, err
+			return found, then, err
 		}
 	}
 
-	found := collectFacts(collect)
+	found = collectFacts(collect)
 	err = printFacts(console, found)
 
 	if manager == nil {
-		return report.Continue, err
+		return found, report.Continue, err
 	}
 
 	m := report.Message{Stage: report.Facts, Facts: &found, Problems: problems}
@@ -57,7 +60,7 @@ func inspect(console io.Writer, collect Collect, manager *reporter, problems []s
 
 	then, sendErr := manager.send(m)
 
-	return then, errors.Join(err, sendErr)
+	return found, then, errors.Join(err, sendErr)
 }
 
 // ending is what the machine does in the end. The zero ending is to restart after a while.
@@ -102,15 +105,22 @@ type reporter struct {
 	delays  backoff.BackOff // between tries
 }
 
+// newClient returns a client for the manager, which follows no redirect with the token.
+func newClient() http.Client {
+	return http.Client{
+		Transport: &http.Transport{
+			// Without Proxy, the parameters of the kernel, which become the environment of the init, name none.
+			DisableKeepAlives: true, MaxResponseHeaderBytes: report.MaxAnswer,
+			// The digest of an image is that of the content as it is served.
+			DisableCompression: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
 func newReporter(to Report, console io.Writer) *reporter {
 	return &reporter{
-		to: to, console: console,
-		client: http.Client{
-			// Without Proxy, the parameters of the kernel, which become the environment of the init, name none.
-			Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: report.MaxAnswer},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-		within: tryTime,
+		to: to, console: console, client: newClient(), within: tryTime,
 		delays: &backoff.ExponentialBackOff{
 			InitialInterval: time.Second, Multiplier: 2, MaxInterval: 15 * time.Second, RandomizationFactor: 0.1,
 		},
@@ -132,8 +142,13 @@ func (r *reporter) send(m report.Message) (string, error) {
 		}
 	}
 
-	then, err := backoff.Retry(context.Background(), func() (string, error) { return r.try(body) },
-		backoff.WithBackOff(r.delays), backoff.WithNotify(failed), backoff.WithMaxElapsedTime(patience-tryTime))
+	then, err := backoff.Retry(
+		context.Background(),
+		func() (string, error) { return r.try(context.Background(), body) },
+		backoff.WithBackOff(r.delays),
+		backoff.WithNotify(failed),
+		backoff.WithMaxElapsedTime(patience-tryTime),
+	)
 
 	if err != nil && inventory.KindOf(err) != inventory.KindRefused {
 		return "", inventory.Errorf(inventory.KindUnavailable, "cannot report to the manager at %s for %s: %w",
@@ -144,8 +159,8 @@ func (r *reporter) send(m report.Message) (string, error) {
 }
 
 // try sends the body of a message once.
-func (r *reporter) try(body []byte) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), r.within)
+func (r *reporter) try(ctx context.Context, body []byte) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.within)
 	defer cancel()
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.to.URL, bytes.NewReader(body))

@@ -100,7 +100,7 @@ func TestInspectReports(t *testing.T) {
 	t.Parallel()
 
 	m := serve(t, then(report.Continue), then(report.Off))
-	what, err := inspect(&m.console, collectTest, m.reporter, []string{"no module"})
+	_, what, err := inspect(&m.console, collectTest, m.reporter, []string{"no module"})
 	errtest.None(t, err)
 
 	if got := m.stages(); what != report.Off || got != "started facts" {
@@ -126,7 +126,7 @@ func TestInspectObeys(t *testing.T) {
 	for _, what := range []string{report.Wait, report.Off, report.Restart} {
 		m := serve(t, then(what))
 
-		got, err := inspect(&m.console, collectTest, m.reporter, nil)
+		_, got, err := inspect(&m.console, collectTest, m.reporter, nil)
 		if err != nil || got != what || m.stages() != report.Started {
 			t.Errorf("%s: %q after %q (%v)", what, got, m.stages(), err)
 		}
@@ -138,7 +138,7 @@ func TestInspectWithout(t *testing.T) {
 	t.Parallel()
 
 	var console strings.Builder
-	what, err := inspect(&console, collectTest, nil, []string{"no module"})
+	_, what, err := inspect(&console, collectTest, nil, []string{"no module"})
 
 	if err != nil || what != report.Continue || !strings.Contains(console.String(), `"vda"`) {
 		t.Errorf("%q, %v:\n%s", what, err, console.String())
@@ -155,7 +155,7 @@ func TestInspectProblem(t *testing.T) {
 		return facts.Facts{Schema: facts.Schema, Disks: make([]facts.Disk, 1<<14)}
 	}
 
-	what, err := inspect(&m.console, tooMany, m.reporter, many)
+	_, what, err := inspect(&m.console, tooMany, m.reporter, many)
 	if err != nil || what != report.Continue || m.stages() != "started problem" {
 		t.Fatalf("%q after %q (%v)", what, m.stages(), err)
 	}
@@ -200,7 +200,7 @@ func TestSendAgain(t *testing.T) {
 
 			m := serve(t, bad, bad, then(report.Continue), bad, bad, then(report.Wait))
 
-			what, err := inspect(&m.console, collectTest, m.reporter, nil)
+			_, what, err := inspect(&m.console, collectTest, m.reporter, nil)
 			if err != nil || what != report.Wait || m.stages() != "started started started facts facts facts" {
 				t.Fatalf("%q after %q (%v)", what, m.stages(), err)
 			}
@@ -243,7 +243,7 @@ func TestSendFinal(t *testing.T) {
 	for _, status := range []int{401, 403, 404, 409, 410} {
 		m := serve(t, fails(status), then(report.Off))
 
-		what, err := inspect(&m.console, collectTest, m.reporter, nil)
+		_, what, err := inspect(&m.console, collectTest, m.reporter, nil)
 		if inventory.KindOf(err) != inventory.KindRefused || !strings.Contains(err.Error(), fmt.Sprint(status)) ||
 			what != "" || m.stages() != report.Started {
 			t.Errorf("%d: %q after %q (%v)", status, what, m.stages(), err)
