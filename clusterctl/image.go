@@ -43,6 +43,7 @@ func imageRows() rows {
 			complete: offered, run: named((*client.Client).Image, (*print.Printer).Image, images.name),
 		},
 		"image add":        {complete: secondFile, run: addImage},
+		"image build":      {local: true, complete: nothing, run: buildImage},
 		"image verify":     {complete: offered, formats: namelessFormats, run: verifyImage},
 		"image boot-files": {complete: imageThenFile(offered), formats: []string{}, run: bootFiles},
 		"image remove":     {complete: offered, run: onEach((*client.Client).DeleteImage, "the image %s is removed")},
@@ -85,11 +86,15 @@ func addImage(ctx context.Context, c *call) error {
 
 	defer source.close()
 
-	request := api.ImageRequest{
+	return c.addSource(ctx, source, shownSource(c.args[1]), api.ImageRequest{
 		Name: c.args[0], Kind: source.kind,
 		Arch: c.text("arch", cmp.Or(source.arch, "amd64")), Boot: c.text("boot", "both"),
 		MinDisk: minDisk, Description: c.String("description"),
-	}
+	})
+}
+
+// addSource completes the request with the files of a source, which messages show by a name, and sends them.
+func (c *call) addSource(ctx context.Context, source imageSource, shown string, request api.ImageRequest) error {
 	paths := map[string]string{}
 
 	for _, f := range source.files {
@@ -105,7 +110,7 @@ func addImage(ctx context.Context, c *call) error {
 	if want := c.String("digest"); want != "" && (len(source.files) != 1 || request.Files[0].Digest != want) {
 		source.forget()
 
-		return exit.Errorf(exit.Failed, "%s has the digest %s, and not %s", shownSource(c.args[1]),
+		return exit.Errorf(exit.Failed, "%s has the digest %s, and not %s", shown,
 			request.Files[0].Digest, want).
 			Try("check where it comes from; nothing was added")
 	}
