@@ -75,7 +75,7 @@ seeds: ## plant known bugs one by one; a test has to find each by an assertion
 	go run ./.ci/seeds
 
 .PHONY: part-seeds
-part-seeds: # every fourth seed; with the next three commits, the others
+part-seeds: # every eighth seed; with the next seven commits, the others
 	go run ./.ci/seeds -part "$$(git rev-list --count HEAD 2>/dev/null || echo 0)"
 
 .PHONY: fuzz
@@ -123,9 +123,11 @@ system: deps lab-deps build bin/nfpm ## the tests with the real Ansible, and on 
 	CLUSTERM_LAB=1 go test -count=1 -timeout 60m -v ./vagrant/systemtest/ | tee bin/systemtest.log
 
 .PHONY: images
-images: deps facts ## boot machines of qemu with the boot environment, without acceleration
+images: deps lab-deps build ## boot machines of qemu without acceleration: the environment, an image of Debian, and its installation
 	vagrant/deps bin/linux-image.deb
 	CLUSTERM_IMAGES=1 go test -count=1 -timeout 12m -parallel 1 -v -run TestQemu ./configuration/image/installer/
+	CLUSTERM_IMAGES=1 go test -count=1 -timeout 90m -v -run TestQemu ./configuration/image/build/
+	CLUSTERM_IMAGES=1 CLUSTERM_LAB=1 CLUSTERM_LABS=1 go test -count=1 -timeout 60m -v -run 'TestInstall$$' ./vagrant/systemtest/
 
 .PHONY: board
 board: deps ## the Grafana board and the alerts on a real Prometheus

@@ -41,14 +41,18 @@ func (c *call) chooseTargets(ctx context.Context, row inventory.Transition, word
 		warn = func(ctx context.Context, asks bool) error { return c.warnOfInterruption(ctx, row, asks) }
 	}
 
-	if err := c.confirmNodes(ctx, words, row.EndsService() && c.atTerminal() || c.danger() != "", warn); err != nil {
+	if err := c.confirmNodes(ctx, words, row.EndsService() && c.atTerminal() || c.danger(row) != "", warn); err != nil {
 		return err
 	}
-	return c.confirmDanger(ctx)
+	return c.confirmDanger(ctx, row)
 }
 
-// danger returns what an option of the command line destroys, or "".
-func (c *call) danger() string {
+// danger returns what the verb, or an option of the command line, destroys, or "".
+func (c *call) danger(row inventory.Transition) string {
+	if row.Replaces {
+		return "all data on the root disk of each node"
+	}
+
 	for _, o := range inventory.Options {
 		if o.Danger != "" && c.IsSet(o.Name()) {
 			return o.Danger
@@ -59,8 +63,8 @@ func (c *call) danger() string {
 }
 
 // confirmDanger asks once more before something is destroyed.
-func (c *call) confirmDanger(ctx context.Context) error {
-	danger := c.danger()
+func (c *call) confirmDanger(ctx context.Context, row inventory.Transition) error {
+	danger := c.danger(row)
 	if danger == "" || c.Bool("yes") {
 		return nil
 	}

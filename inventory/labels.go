@@ -99,6 +99,7 @@ var nodeFields = []string{
 	"presence",
 	"power",
 	"hardware",
+	"installed",
 }
 
 // Rule returns a copy of the node with a label that a rule of the site sets after an inspection, and the entry that

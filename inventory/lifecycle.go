@@ -18,6 +18,7 @@ const (
 	Verifying       Status = "Verifying"       // its credentials (ssh, BMC) are being checked
 	Manageable      Status = "Manageable"      // its credentials work; not offered for use yet
 	Inspecting      Status = "Inspecting"      // hardware facts are being collected
+	Installing      Status = "Installing"      // an operating system is being installed
 	Cleaning        Status = "Cleaning"        // being cleaned before it is offered for use
 	Unallocated     Status = "Unallocated"     // ready to be commissioned
 	Provisioning    Status = "Provisioning"    // being configured by a commission
@@ -41,6 +42,7 @@ var Statuses = []struct {
 	{Verifying, "credentials (ssh, BMC) are being checked", true},
 	{Manageable, "credentials work; not yet offered for use", false},
 	{Inspecting, "hardware facts are being collected", true},
+	{Installing, "an operating system is being installed", true},
 	{Cleaning, "residues of earlier use are being removed before it is offered", true},
 	{Unallocated, "ready to be commissioned", false},
 	{Provisioning, "being configured by a commission", true},
@@ -132,6 +134,7 @@ const (
 	VerbDiscover     Verb = "discover"     // prepare hosts, by address, for discovery
 	VerbManage       Verb = "manage"       // check the credentials of a node: its ssh login and its BMC
 	VerbInspect      Verb = "inspect"      // find the hardware facts of a node
+	VerbInstall      Verb = "install"      // install an operating system on a node
 	VerbProvide      Verb = "provide"      // clean a node, and offer it for use
 	VerbCommission   Verb = "commission"   // configure a node and bring it into service
 	VerbUpdate       Verb = "update"       // move a node to another group, or set it up anew
@@ -173,6 +176,8 @@ type Transition struct {
 	Verifies bool
 	// CleansHost: the job runs clean.yml on a node that is Uncleaned. Only such a verb offers it for use again.
 	CleansHost bool
+	// Replaces: the job replaces all that is on the root disk of a node. No way from one status to another has it.
+	Replaces bool
 	// Looks: the job changes nothing on the hosts, so that no maintenance window holds it. All verifications do.
 	Looks bool
 
@@ -267,6 +272,23 @@ var Lifecycle = []Transition{
 		},
 		Meaning: "find the hardware facts of nodes over ssh and by their BMCs, and keep them as a snapshot",
 		Failure: "Manageable, with `last_error` set; what was found of the other nodes is kept",
+	},
+	{
+		Verb:     VerbInstall,
+		From:     []Status{Manageable, Quarantined},
+		Through:  Installing,
+		Success:  Manageable,
+		Failed:   Manageable,
+		Dirty:    Quarantined,
+		Replaces: true,
+		Options: []Option{
+			{FieldImage, "the image (default: that of the registration of each node)"},
+			{FieldConcurrency, "the number of nodes that are installed at a time (default: 20)"},
+			{FieldExtraVars, "variables for the agent's part of site.yml"},
+		},
+		Meaning: "boot nodes from the network, write an image to their disk, and bring their agents up",
+		Failure: "Quarantined, with the reason in `last_error`; a node whose disk was not touched, or whose system" +
+			" runs without its agent, is Manageable",
 	},
 	{
 		Verb: VerbProvide, From: []Status{Manageable}, Through: Cleaning, Success: Unallocated,
@@ -527,8 +549,8 @@ func (t Transition) offers() bool {
 func legalVerbs(n Node) []Verb {
 	var verbs []Verb
 	for _, t := range Lifecycle {
-		// What leads to no other status is no way out of this one.
-		if t.Takes(n) && t.Success != AsBefore {
+		// What leads to no other status is no way out of this one, and nobody is told to lose data.
+		if t.Takes(n) && t.Success != AsBefore && !t.Replaces {
 			verbs = append(verbs, t.Verb)
 		}
 	}

@@ -29,6 +29,7 @@ var table = []struct {
 	{VerbDiscover, "", "", "", "", "", false, false, ""},
 	{VerbManage, "Enrolled Unallocated Decommissioned", Verifying, Manageable, "", "", false, false, ""},
 	{VerbInspect, "Manageable", Inspecting, Manageable, Manageable, Manageable, false, false, ""},
+	{VerbInstall, "Manageable Quarantined", Installing, Manageable, Manageable, Quarantined, false, false, ""},
 	{VerbProvide, "Manageable", Cleaning, Unallocated, Manageable, Quarantined, false, false, ""},
 	{VerbCommission, "Unallocated Decommissioned", Provisioning, Allocated, Unallocated, Quarantined, true, false, ""},
 	{VerbUpdate, "Allocated", Maintenance, Allocated, Unallocated, Quarantined, true, false, ""},

@@ -84,6 +84,8 @@ type Node struct {
 
 	// Hardware is what its newest inspection found; nil: it was not inspected.
 	Hardware *Hardware `json:"hardware,omitempty"`
+	// Installed is what was installed on it last; nil: nothing by the manager.
+	Installed *Installed `json:"installed,omitempty"`
 
 	Entries uint64    `json:"entries"` // history entries so far, pruned ones included
 	Created time.Time `json:"created"`
@@ -180,6 +182,10 @@ func (n Node) Clone() Node {
 	if n.Hardware != nil {
 		h := *n.Hardware
 		n.Hardware = &h
+	}
+	if n.Installed != nil {
+		i := *n.Installed
+		n.Installed = &i
 	}
 
 	if n.Verification != nil {

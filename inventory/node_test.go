@@ -329,7 +329,7 @@ func TestClone(t *testing.T) {
 	n.Verification = &Verdict{Result: Clean}
 	n.Configured = &Configured{Extra: []string{"e"}}
 	n.Alerts = []Alert{{Reason: "r"}}
-	n.Hardware = &Hardware{Serial: "s"}
+	n.Hardware, n.Installed = &Hardware{Serial: "s"}, &Installed{Image: "i"}
 
 	want, err := json.Marshal(n)
 	errtest.None(t, err)
@@ -341,7 +341,7 @@ func TestClone(t *testing.T) {
 	m.Labels["l"], m.Playbooks["g"], m.Seen["gossip"] = "x", "x", false
 	m.Verification.Result, m.Alerts[0].Reason = Drifted, "x"
 	m.Configured.Extra[0], m.Configured.Group = "x", "x"
-	m.Hardware.Serial = "x"
+	m.Hardware.Serial, m.Installed.Image = "x", "x"
 
 	if got, _ := json.Marshal(n); string(got) != string(want) {
 		t.Errorf("changing the copy changed the original to %s", got)
@@ -355,8 +355,8 @@ func TestClone(t *testing.T) {
 		}
 	}
 
-	if references != 13 {
-		t.Errorf("Node has %d reference fields, want 13: add the new one to Clone and to this test", references)
+	if references != 14 {
+		t.Errorf("Node has %d reference fields, want 14: add the new one to Clone and to this test", references)
 	}
 }
 

@@ -5,6 +5,7 @@ package inventory
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -40,11 +41,14 @@ type JobOptions struct {
 	// update, apply, reapply, maintenance, verify, decommission: the number of failed nodes with which the next
 	// batch still begins; verify counts nodes without a verdict, not those that drifted. Needs serial.
 	MaxFailures int `json:"max_failures,omitempty"`
-	// inspect: the number of nodes that are inspected at a time.
+	// inspect, install: the number of nodes at a time.
 	Concurrency int `json:"concurrency,omitempty" maximum:"200"`
 	// inspect: `network` boots the machines from the network into an environment that tells their facts. They need no
 	// system; one that runs there is stopped.
 	Boot string `json:"boot,omitempty" enum:"network"`
+	// install: the name of the image of the kind `disk` that is written. Without it, each node gets the image of its
+	// registration.
+	Image string `json:"image,omitempty" example:"debian-12"`
 	// Verbs that clean or verify nodes: `current` takes the configured folder. Without it, each node is cleaned
 	// or verified with the playbooks that configured it.
 	Playbooks string `json:"playbooks,omitempty" enum:"current"`
@@ -95,6 +99,9 @@ const MaxVerbosity = 4
 // MaxConcurrency is the largest number of nodes at a time that a request may ask for.
 const MaxConcurrency = 200
 
+// imageName is the form of the names of images.
+var imageName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,59}$`)
+
 // maxReason bounds the reason of an operator, in bytes.
 const maxReason = 1024
 
@@ -108,6 +115,7 @@ const (
 	FieldMaxFailures    Field = "max_failures"
 	FieldConcurrency    Field = "concurrency"
 	FieldBoot           Field = "boot"
+	FieldImage          Field = "image"
 	FieldStrict         Field = "strict"
 	FieldTakeOver       Field = "take_over"
 	FieldOverrideWindow Field = "override_window"
@@ -256,6 +264,18 @@ var Options = []JobOption{
 
 			return Errorf(KindInvalid, "boot is %q", o.Boot).
 				Do("use %q, or leave it out to ask the systems that run there", BootNetwork)
+		},
+	},
+	{
+		Field: FieldImage, In: func(o *JobOptions) any { return &o.Image },
+		Value: "name", Label: "Image",
+		Check: func(o JobOptions) error {
+			if imageName.MatchString(o.Image) {
+				return nil
+			}
+
+			return Errorf(KindInvalid, "image is %q", Shorten(o.Image, 60)).
+				Do("write the name of an image: lower-case letters, digits, dots and dashes")
 		},
 	},
 	{Field: FieldStrict, In: func(o *JobOptions) any { return &o.Strict }, Label: "Strict"},

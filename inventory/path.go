@@ -25,7 +25,7 @@ func Path(from, to Status) ([]Verb, error) {
 
 		for _, row := range Lifecycle {
 			next := row.After(w.at)
-			if !row.Takes(Node{Status: w.at}) || next == "" || reached[next] {
+			if row.Replaces || !row.Takes(Node{Status: w.at}) || next == "" || reached[next] {
 				continue
 			}
 

@@ -61,7 +61,8 @@ func steps(from, to Status) int {
 
 		for _, s := range slices.Clone(reached) {
 			for _, row := range Lifecycle {
-				if next := row.After(s); slices.Contains(row.From, s) && next != "" && !slices.Contains(reached, next) {
+				next := row.After(s)
+				if !row.Replaces && slices.Contains(row.From, s) && next != "" && !slices.Contains(reached, next) {
 					reached = append(reached, next)
 				}
 			}

@@ -24,8 +24,9 @@ func Toward(v Verb, n Node) (string, []Action) {
 	takes := joinWords(row.From, " or ")
 
 	for _, t := range Lifecycle {
-		// Nobody is told to take a node out of service for it.
-		if t.Takes(n) && t.Success != AsBefore && n.Status != Allocated && row.Takes(Node{Status: t.Success}) {
+		// Nobody is told to take a node out of service for it, or to lose its data.
+		if !t.Replaces && t.Takes(n) && t.Success != AsBefore && n.Status != Allocated &&
+			row.Takes(Node{Status: t.Success}) {
 			return fmt.Sprintf(
 					"%s it first, which makes it %s, then %s it",
 					t.Verb,

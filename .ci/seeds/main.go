@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Seeds plants known bugs, one at a time, and expects a test to find each by an assertion. Names as
-// arguments choose single seeds, and -part N every fourth one, others for each of four numbers N in turn. With -overlay
+// arguments choose single seeds, and -part N every eighth one, others for each of eight numbers N in turn. With -overlay
 // DIR NAME it runs no test, and prints a file for go build -overlay that has the bug.
 package main
 
@@ -95,7 +95,7 @@ func run(ctx context.Context, out io.Writer, names []string) error {
 }
 
 // parts is how many commits it takes until each seed was planted.
-const parts = 4
+const parts = 8
 
 // choose returns the seeds of the arguments.
 func choose(args []string) (chosen []seed, err error) {

@@ -544,28 +544,28 @@ var seeds = []seed{
 		becomes: `if len(b.Events) >= 9*keptEvents {`,
 	},
 	{
-		name: "a machine starts again whose job goes on elsewhere", file: "management/step/inspect/network.go",
+		name: "a machine starts again whose job goes on elsewhere", file: "management/step/netboot/netboot.go",
 		pkg: "management/step/inspect", test: "TestBootAndLook",
 		is:      `if begun.Started == nil {`,
 		becomes: `if begun.Started == nil || m.bmc != nil {`,
 	},
 	{
-		name: "an instance that stops ends the boots of its jobs", file: "management/step/inspect/network.go",
+		name: "an instance that stops ends the boots of its jobs", file: "management/step/netboot/netboot.go",
 		pkg: "management/step/inspect", test: "TestBootGoesOn",
 		is:      `if ctx.Err() != nil && step.Stopped(ctx) == "" {`,
 		becomes: `if false && step.Stopped(ctx) == "" {`,
 	},
 	{
-		name: "a machine that was off stays on", file: "management/step/inspect/network.go",
+		name: "a machine that was off stays on", file: "management/step/netboot/netboot.go",
 		pkg: "management/step/inspect", test: "TestBootAndLook",
 		is:      `is != bmc.Off`,
 		becomes: `is != ""`,
 	},
 	{
-		name: "a machine that is heard of is started again", file: "management/step/inspect/network.go",
+		name: "a machine that is heard of is started again", file: "management/step/netboot/netboot.go",
 		pkg: "management/step/inspect", test: "TestBootAndLook",
-		is:      `tries < starts && !heard(p.Events) {`,
-		becomes: `tries < starts {`,
+		is:      `return !Heard(b.Events) ||`,
+		becomes: `return true ||`,
 	},
 	{
 		name: "what a machine asked is lost when the manager stops", file: "management/boot/serve.go",
@@ -588,8 +588,8 @@ var seeds = []seed{
 	{
 		name: "a boot is served after its report", file: "management/boot/order.go", pkg: "management/boot",
 		test:    "TestBoot",
-		is:      `b.Open() != nil && len(b.Facts) == 0 &&`,
-		becomes: `b.Open() != nil &&`,
+		is:      `open != nil && len(b.Facts) == 0 &&`,
+		becomes: `open != nil &&`,
 	},
 	{
 		name: "a machine gets the order for another port", file: "management/boot/web.go", pkg: "management/boot",
@@ -598,10 +598,12 @@ var seeds = []seed{
 		becomes: `fits != nil`,
 	},
 	{
-		name: "a boot ends before its facts are kept", file: "management/step/inspect/inspect.go",
-		pkg: "management/step/inspect", test: "TestBootAndLook",
-		is:      "err := x.inspect(ctx, s, out, node)\n\t\tx.endBoot(ctx, s, node, err)",
-		becomes: "x.endBoot(ctx, s, node, nil)\n\t\terr := x.inspect(ctx, s, out, node)",
+		name:    "a boot ends before its facts are kept",
+		file:    "management/step/inspect/inspect.go",
+		pkg:     "management/step/inspect",
+		test:    "TestBootAndLook",
+		is:      "err := x.inspect(ctx, s, out, node)\n\t\tx.o.Booter.End(ctx, s, node, \"the facts of the machine have come\", err)",
+		becomes: "x.o.Booter.End(ctx, s, node, \"the facts of the machine have come\", nil)\n\t\terr := x.inspect(ctx, s, out, node)",
 	},
 	{
 		name: "what was heard of machines is lost while the store is away", file: "management/boot/order.go",
@@ -920,6 +922,48 @@ var seeds = []seed{
 		pkg: "management/image", test: "TestTidy$",
 		is:      `gone = gone || slices`,
 		becomes: `gone = false && slices`,
+	},
+	{
+		name: "an option of mmdebstrap is a package", file: "configuration/image/build/build.go",
+		pkg: "configuration/image/build", test: "TestParsePackages|TestCheckRefuses",
+		is:      "packageName = regexp.MustCompile(`^[a-z0-9][",
+		becomes: "packageName = regexp.MustCompile(`^[-a-z0-9][",
+	},
+	{
+		name: "an image has a program for other processors", file: "configuration/image/build/build.go",
+		pkg: "configuration/image/build", test: "TestCheckRefuses",
+		is:      `program.Machine != want {`,
+		becomes: `program.Machine == 0 {`,
+	},
+	{
+		name: "a missing tool is not named", file: "configuration/image/build/build.go",
+		pkg: "configuration/image/build", test: "TestCheckHost",
+		is:      `if len(missing) > 0 {`,
+		becomes: `if len(missing) > 99 {`,
+	},
+	{
+		name: "the log of a build has no bound", file: "configuration/image/build/build.go",
+		pkg: "configuration/image/build", test: "TestTail",
+		is:      `t.Next(max(0, t.Len()-logEnd))`,
+		becomes: `t.Next(0)`,
+	},
+	{
+		name: "a failed build leaves its folder", file: "configuration/image/build/build.go",
+		pkg: "configuration/image/build", test: "TestLeavesNothing",
+		is:      "o, folder, say); err != nil {\n\t\timage.Remove()",
+		becomes: "o, folder, say); err != nil {",
+	},
+	{
+		name: "an interrupted build leaves its loop device", file: "configuration/image/build/build.sh",
+		pkg: "configuration/image/build", test: "TestLeavesNothing",
+		is:      "losetup --detach \"$LOOP\"",
+		becomes: "true",
+	},
+	{
+		name: "an image replaces a file", file: "configuration/image/build/build.go",
+		pkg: "configuration/image/build", test: "TestSave",
+		is:      `err := os.Link(i.Path, file)`,
+		becomes: `err := os.Rename(i.Path, file)`,
 	},
 	{
 		name: "what is fetched is redirected to http", file: "clusterctl/imagesource.go",
@@ -1255,5 +1299,202 @@ var seeds = []seed{
 		pkg: "inventory/facts/collect", test: "TestDisksWithoutUdev",
 		is:      `disk.Serial = facts.Known(c.vitalSerial(dir))`,
 		becomes: `disk.Serial = ""`,
+	},
+	{
+		name: "an image is installed for nobody", file: "configuration/image/installer/order.go",
+		pkg: "configuration/image/installer", test: "TestDecodeRefusesInstall",
+		is: `	case over.isZero():
+		return invalid("install`,
+		becomes: `	case false:
+		return invalid("install`,
+	},
+	{
+		name: "an order to install has hints with mistakes", file: "configuration/image/installer/order.go",
+		pkg: "configuration/image/installer", test: "TestDecodeRefusesInstall",
+		is:      `facts.CheckHints(i.RootDevice)`,
+		becomes: `facts.CheckHints(nil)`,
+	},
+	{
+		name: "a disk keeps the old system during a write", file: "configuration/image/disk/write.go",
+		pkg: "configuration/image/disk", test: "TestWriteOrder",
+		is:      `if err := wipe(to, size); err != nil {`,
+		becomes: `if err := to.Sync(); err != nil {`,
+	},
+	{
+		name: "the first sectors of a disk do not come last", file: "configuration/image/disk/write.go",
+		pkg: "configuration/image/disk", test: "TestWriteOrder",
+		is:      `{disk.head[first:], first}, {disk.head[:first], 0}}`,
+		becomes: `{disk.head[:first], 0}, {disk.head[first:], first}}`,
+	},
+	{
+		name: "the end of an image comes before its digest is known", file: "configuration/image/disk/edges.go",
+		pkg: "configuration/image/disk", test: "TestWriteOrder",
+		is:      `last := e.size - edge;`,
+		becomes: `last := e.size;`,
+	},
+	{
+		name: "an image with another digest boots", file: "configuration/image/disk/write.go",
+		pkg: "configuration/image/disk", test: "TestWriteFails",
+		is:      `got != image.Digest {`,
+		becomes: `false && got != image.Digest {`,
+	},
+	{
+		name: "a transfer that ends early is other content", file: "configuration/image/disk/write.go",
+		pkg: "configuration/image/disk", test: "TestWriteFails",
+		is:      `case err != nil && s.n < s.size:`,
+		becomes: `case false:`,
+	},
+	{
+		name: "an image may be longer than said", file: "configuration/image/disk/write.go",
+		pkg: "configuration/image/disk", test: "TestWriteFails",
+		is:      `case s.n > s.size:`,
+		becomes: `case false:`,
+	},
+	{
+		name: "an image that is cut off in its compression boots", file: "configuration/image/disk/write.go",
+		pkg: "configuration/image/disk", test: "TestWriteFails",
+		is:      `case errors.Is(err, io.EOF):`,
+		becomes: `case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):`,
+	},
+	{
+		name: "progress counts what is not on the disk", file: "configuration/image/disk/write.go",
+		pkg: "configuration/image/disk", test: "TestWriteProgress",
+		is: `			if err := disk.to.Sync(); err != nil {
+				return badDisk(err)
+			}
+			synced = at`,
+		becomes: `			synced = at`,
+	},
+	{
+		name: "a disk is wiped for an image that is too large", file: "configuration/image/disk/write.go",
+		pkg: "configuration/image/disk", test: "TestWriteRefuses",
+		is:      `need > size {`,
+		becomes: `need > 2*size {`,
+	},
+	{
+		name: "a disk is wiped for a GPT that is too large", file: "configuration/image/disk/layout.go",
+		pkg: "configuration/image/disk", test: "TestWriteRefuses",
+		is:      `case backup >= sectors:`,
+		becomes: `case backup >= 2*sectors:`,
+	},
+	{
+		name: "a GPT may have any number of entries", file: "configuration/image/disk/layout.go",
+		pkg: "configuration/image/disk", test: "TestWriteRefuses",
+		is:      `entries > maxEntries ||`,
+		becomes: `false ||`,
+	},
+	{
+		name: "the seed overwrites the last partition", file: "configuration/image/disk/layout.go",
+		pkg: "configuration/image/disk", test: "TestWriteRefuses",
+		is:      `int64(used)*sector > start {`,
+		becomes: `start < 0 {`,
+	},
+	{
+		name: "the backup of a GPT stays where it was", file: "configuration/image/disk/layout.go",
+		pkg: "configuration/image/disk", test: "TestWriteGPT",
+		is:      `table.Resize(uint64(size))`,
+		becomes: `_ = size`,
+	},
+	{
+		name: "an MBR without a free entry loses one", file: "configuration/image/disk/layout.go",
+		pkg: "configuration/image/disk", test: "TestWriteMBR",
+		is:      `case p.Type != mbr.Empty:`,
+		becomes: `case p.Type != mbr.Empty && p.Index < 4:`,
+	},
+	{
+		name: "a GPT wraps at 2 TiB in the MBR", file: "configuration/image/disk/layout.go",
+		pkg: "configuration/image/disk", test: "TestProtectiveEntry",
+		is:      `min(size/sector-1, mbrMax)`,
+		becomes: `size/sector-1`,
+	},
+	{
+		name: "an image is installed on a removable disk", file: "configuration/image/disk/open.go",
+		pkg: "configuration/image/disk", test: "TestChoose",
+		is:      `case d.Removable:`,
+		becomes: `case false:`,
+	},
+	{
+		name: "a disk is written before the manager has answered", file: "configuration/image/installer/install.go",
+		pkg: "configuration/image/installer", test: "TestInstallObeys",
+		is: `	if err != nil || then != report.Continue {
+		return then, err
+	}
+
+	touched`,
+		becomes: `	touched`,
+	},
+	{
+		name: "a manager cannot end a write", file: "configuration/image/installer/install.go",
+		pkg: "configuration/image/installer", test: "TestInstallProgress",
+		is:      `if inventory.KindOf(err) == inventory.KindRefused {`,
+		becomes: `if false {`,
+	},
+	{
+		name: "an image is fetched without the token", file: "configuration/image/installer/install.go",
+		pkg: "configuration/image/installer", test: "TestInstall$",
+		is:      `request.Header.Set("Authorization", "Bearer "+i.manager.to.Token)`,
+		becomes: ``,
+	},
+	{
+		name: "a slow disk looks like a transfer that stalls", file: "configuration/image/installer/install.go",
+		pkg: "configuration/image/installer", test: "TestInstallStalls",
+		is: `	defer t.timer.Stop()
+`,
+		becomes: ``,
+	},
+	{
+		name: "an image is fetched once", file: "configuration/image/installer/install.go",
+		pkg: "configuration/image/installer", test: "TestInstallAgain",
+		is:      `backoff.WithMaxTries(maxWrites)`,
+		becomes: `backoff.WithMaxTries(1)`,
+	},
+	{
+		name: "a disk that was wiped is reported as untouched", file: "configuration/image/installer/install.go",
+		pkg: "configuration/image/installer", test: "TestInstallFails",
+		is:      `touched = touched || now`,
+		becomes: `touched = false && now`,
+	},
+	{
+		name: "an image is decompressed on the way", file: "configuration/image/installer/report.go",
+		pkg: "configuration/image/installer", test: "TestInstall$",
+		is:      `DisableCompression: true`,
+		becomes: `DisableCompression: false`,
+	},
+	{
+		name: "an image is given without the token", file: "management/boot/install.go", pkg: "management/daemon",
+		test:    "TestBootInstall$",
+		is:      `b.Install == nil || !b.Has(bearer(r))`,
+		becomes: `b.Install == nil`,
+	},
+	{
+		name: "a system runs that is not installed", file: "management/boot/install.go", pkg: "management/daemon",
+		test:    "TestBootInstall$",
+		is:      `boot.Ended != nil || boot.Stage != api.BootInstalled`,
+		becomes: `boot.Ended != nil`,
+	},
+	{
+		name: "an installed machine boots its environment again", file: "management/boot/order.go",
+		pkg: "management/daemon", test: "TestBootInstall$",
+		is:      `b.Problem == "" && !isInstalled(open.Stage)`,
+		becomes: `b.Problem == ""`,
+	},
+	{
+		name: "a half-written machine is Manageable", file: "management/job/verb_install.go", pkg: "management/daemon",
+		test: "TestBootInstallFails",
+		is: `case !installed.succeeded(t.Name):
+			o = inventory.Outcome{Status: p.row.Dirty}`,
+		becomes: `case !installed.succeeded(t.Name):
+			o = inventory.Outcome{Status: p.row.Failed}`,
+	},
+	{
+		name: "a machine that was not touched is Quarantined", file: "management/step/install/install.go",
+		pkg: "management/daemon", test: "TestBootInstallFails",
+		is:      `if stage == "" {`,
+		becomes: `if stage == "" && false {`,
+	},
+	{
+		name: "a way between statuses loses data", file: "inventory/path.go", pkg: "inventory", test: "TestPath$",
+		is:      `if row.Replaces || !row.Takes(`,
+		becomes: `if !row.Takes(`,
 	},
 }

@@ -20,18 +20,40 @@ const (
 )
 
 // NodeColumns are the columns of a table of nodes.
-var NodeColumns = ColumnsOf(Cells[api.Node]{
-	"job":        nodeJob,
-	"labels":     func(_ Paint, n *api.Node) string { return LabelLine(n.Labels) },
-	"configured": func(_ Paint, n *api.Node) string { return shortConfigured(n) },
-	"desired":    func(_ Paint, n *api.Node) string { return shortConfiguration(desiredOf(n)) },
-	"outdated":   Paint.outdated,
-	"verified":   nodeVerdict,
-	"seen-by":    nodeSeenBy,
-	"note":       func(_ Paint, n *api.Node) string { return nodeNote(n) },
-}, "name", "Address=addr", "status", "state", "group", "job", "created,age", "labels,wide",
-	"applied,number,wide", "applied-at=configured.time,wide", "configured,wide", "desired,wide", "outdated,wide",
-	"verified,wide", "power,wide", "Previous=prev_status,wide", "seen-by,wide", "created,wide", "updated,wide", "note").
+var NodeColumns = ColumnsOf(
+	Cells[api.Node]{
+		"job":        nodeJob,
+		"labels":     func(_ Paint, n *api.Node) string { return LabelLine(n.Labels) },
+		"configured": func(_ Paint, n *api.Node) string { return shortConfigured(n) },
+		"desired":    func(_ Paint, n *api.Node) string { return shortConfiguration(desiredOf(n)) },
+		"outdated":   Paint.outdated,
+		"verified":   nodeVerdict,
+		"seen-by":    nodeSeenBy,
+		"note":       func(_ Paint, n *api.Node) string { return nodeNote(n) },
+	},
+	"name",
+	"Address=addr",
+	"status",
+	"state",
+	"group",
+	"job",
+	"created,age",
+	"labels,wide",
+	"applied,number,wide",
+	"applied-at=configured.time,wide",
+	"configured,wide",
+	"desired,wide",
+	"outdated,wide",
+	"verified,wide",
+	"power,wide",
+	"image=installed.image,wide",
+	"installed=installed.since,wide",
+	"Previous=prev_status,wide",
+	"seen-by,wide",
+	"created,wide",
+	"updated,wide",
+	"note",
+).
 	sorted("job", ByNumber(func(n *api.Node) string { return n.Job }))
 
 func nodeSeenBy(_ Paint, n *api.Node) string { return strings.Join(observers(n, true), ",") }
@@ -193,33 +215,72 @@ var (
 )
 
 // NodeDetails are everything about a node.
-var NodeDetails = slices.Concat(ColumnsOf(Cells[api.Node]{
-	"address": func(_ Paint, n *api.Node) string {
-		return Line(n.Addr) + withPrefix(", also of ", List(n.AddrRivals)) +
-			withPrefix(", announced by a member at ", Line(n.AnnouncedFrom))
+var NodeDetails = slices.Concat(ColumnsOf(
+	Cells[api.Node]{
+		"address": func(_ Paint, n *api.Node) string {
+			return Line(n.Addr) + withPrefix(", also of ", List(n.AddrRivals)) +
+				withPrefix(", announced by a member at ", Line(n.AnnouncedFrom))
+		},
+		"status": func(p Paint, n *api.Node) string {
+			return withPrevious(p.Status(n.Status), string(n.Status), string(n.PrevStatus))
+		},
+		"verified": Paint.verified,
+		"state": func(p Paint, n *api.Node) string {
+			return withPrevious(p.State(n.State), string(n.State), string(n.PrevState))
+		},
+		"outdated": Paint.outdated,
+		"applied by job": func(_ Paint, n *api.Node) string {
+			return Line(n.Applied) + withPrefix(" at ", appliedAt(n))
+		},
+		"applied":        func(_ Paint, n *api.Node) string { return appliedText(n) },
+		"desired":        func(_ Paint, n *api.Node) string { return desiredText(n) },
+		"playbooks":      func(_ Paint, n *api.Node) string { return playbooks(n.Playbooks) },
+		"before the job": func(_ Paint, n *api.Node) string { return beforeJob(n.Before) },
+		"alerts":         func(_ Paint, n *api.Node) string { return alertLines(n.Alerts) },
+		"observers":      func(_ Paint, n *api.Node) string { return observations(n.Seen) },
+		"seen at":        func(_ Paint, n *api.Node) string { return sightings(n.Sightings) },
+		"hardware":       func(_ Paint, n *api.Node) string { return hardware(n) },
+		"installed":      func(_ Paint, n *api.Node) string { return installed(n) },
 	},
-	"status": func(p Paint, n *api.Node) string {
-		return withPrevious(p.Status(n.Status), string(n.Status), string(n.PrevStatus))
-	},
-	"verified": Paint.verified,
-	"state": func(p Paint, n *api.Node) string {
-		return withPrevious(p.State(n.State), string(n.State), string(n.PrevState))
-	},
-	"outdated":       Paint.outdated,
-	"applied by job": func(_ Paint, n *api.Node) string { return Line(n.Applied) + withPrefix(" at ", appliedAt(n)) },
-	"applied":        func(_ Paint, n *api.Node) string { return appliedText(n) },
-	"desired":        func(_ Paint, n *api.Node) string { return desiredText(n) },
-	"playbooks":      func(_ Paint, n *api.Node) string { return playbooks(n.Playbooks) },
-	"before the job": func(_ Paint, n *api.Node) string { return beforeJob(n.Before) },
-	"alerts":         func(_ Paint, n *api.Node) string { return alertLines(n.Alerts) },
-	"observers":      func(_ Paint, n *api.Node) string { return observations(n.Seen) },
-	"seen at":        func(_ Paint, n *api.Node) string { return sightings(n.Sightings) },
-	"hardware":       func(_ Paint, n *api.Node) string { return hardware(n) },
-}, "name", "label", "serial", "address", "status", "verified", "state", "power", "group", "outdated", "applied by job",
-	"applied", "desired", "playbooks", "Residue of=residue", "last_error,text", "Claimed by job=job", "verb",
-	"before the job", "labels", "alerts", "hardware", "BMC=bmc_problem,text", "observers", "seen at", "duplicates",
-	"set_aside", "host_keys,lines"),
+	"name",
+	"label",
+	"serial",
+	"address",
+	"status",
+	"verified",
+	"state",
+	"power",
+	"group",
+	"outdated",
+	"applied by job",
+	"applied",
+	"desired",
+	"playbooks",
+	"Residue of=residue",
+	"last_error,text",
+	"Claimed by job=job",
+	"verb",
+	"before the job",
+	"labels",
+	"alerts",
+	"hardware",
+	"installed",
+	"BMC=bmc_problem,text",
+	"observers",
+	"seen at",
+	"duplicates",
+	"set_aside",
+	"host_keys,lines",
+),
 	connection, hardwareDetails, ColumnsOf[api.Node](nil, "History entries=entries", "created", "updated", "revision"))
+
+// installed says what the manager has installed on a node.
+func installed(n *api.Node) string {
+	if n.Installed == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s, since %s (job %s)", Line(n.Installed.Image), Time(n.Installed.Since), Line(n.Installed.Job))
+}
 
 // observations lists the observers with what they say.
 func observations(seen map[string]bool) string {

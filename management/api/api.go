@@ -222,8 +222,8 @@ const CauseDrifted = "drifted"
 
 // JobRequest is a request for a job.
 type JobRequest struct {
-	// manage, inspect, provide, commission, update, apply, reapply, maintenance, verify, decommission, clear, power,
-	// forget or discover.
+	// manage, inspect, install, provide, commission, update, apply, reapply, maintenance, verify, decommission, clear,
+	// power, forget or discover.
 	Verb inventory.Verb `json:"verb"`
 	// The nodes, in order; for every verb except discover.
 	Nodes []string `json:"nodes,omitempty" type:"array,null"`
@@ -315,7 +315,7 @@ type Job struct {
 	// `residue`: cleanup that an earlier decommission left undone; `erase`: erase.yml; `clean`: clean.yml;
 	// `probe`: a try of an ssh login at each address; `undo`: cleanup after a failure; `appear`: wait for the hosts
 	// to appear.
-	Phase string `json:"phase,omitempty" enum:"residue,probe,erase,clean,configure,cleanup,apply,upgrade,verify,drift,undo,appear,power,credentials,inspect"` //nolint:lll // a tag is one line
+	Phase string `json:"phase,omitempty" enum:"residue,probe,erase,clean,configure,cleanup,apply,upgrade,verify,drift,undo,appear,power,credentials,inspect,install"` //nolint:lll // a tag is one line
 	// The number of cancel requests; the second skips the cleanup.
 	Cancel   int    `json:"cancel,omitempty" minimum:"1"`
 	CancelBy string `json:"cancel_by,omitempty"` // the user of the first cancel request
@@ -340,9 +340,9 @@ type Job struct {
 type Run struct {
 	// The kind of step: a run of ansible-playbook, a try of an ssh login at each address, or a wait until the
 	// hosts are observed; for the verbs of the same names, power, credentials and inspect.
-	Kind string `json:"kind" enum:"playbook,probe,appear,power,credentials,inspect"`
+	Kind string `json:"kind" enum:"playbook,probe,appear,power,credentials,inspect,install"`
 	// The phase of the job, as in Job.
-	Phase string `json:"phase" enum:"residue,probe,erase,clean,configure,cleanup,apply,upgrade,verify,drift,undo,appear,power,credentials,inspect"` //nolint:lll // a tag is one line
+	Phase string `json:"phase" enum:"residue,probe,erase,clean,configure,cleanup,apply,upgrade,verify,drift,undo,appear,power,credentials,inspect,install"` //nolint:lll // a tag is one line
 	// The playbook; empty for the other kinds than `playbook`.
 	Playbook string `json:"playbook"`
 	// The digest of the playbooks of this run; a cleanup has those that configured its nodes. `bundled`: those

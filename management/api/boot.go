@@ -79,9 +79,25 @@ type Boot struct {
 	// When it ended. Until then the machine is served, and after that it is not.
 	Ended  *time.Time `json:"ended,omitempty"`
 	Result string     `json:"result,omitempty"` // how it ended
+
+	Installs string `json:"installs,omitempty"` // the image that is installed; absent: none
+	// How far the installation is. `writing`: the image is being written. `installed`: it is on the disk, and the
+	// machine restarts. `running`: the system has called the manager. Absent: nothing is written yet.
+	Stage   string `json:"stage,omitempty" enum:"writing,installed,running"`
+	Disk    string `json:"disk,omitempty"`    // the disk that the image is written to
+	Written int64  `json:"written,omitempty"` // the bytes of the image that were written so far
+	Size    int64  `json:"size,omitempty"`    // the bytes of the image
+
 	// What was asked, answered and reported, the oldest first. The same thing again is counted.
 	Events []BootEvent `json:"events"`
 }
+
+// The stages of an installation.
+const (
+	BootWriting   = "writing"
+	BootInstalled = "installed"
+	BootRunning   = "running"
+)
 
 // BootEvent is something that happened during a boot.
 type BootEvent struct {

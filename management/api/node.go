@@ -85,6 +85,8 @@ type Node struct {
 
 	// What the newest inspection found, in short; absent if there was none.
 	Hardware *inventory.Hardware `json:"hardware,omitempty"`
+	// What the manager installed last; absent: nothing.
+	Installed *inventory.Installed `json:"installed,omitempty"`
 
 	Entries uint64    `json:"entries"` // the number of history entries written so far
 	Created time.Time `json:"created"` // when the monitor first saw the node

@@ -59,6 +59,7 @@ type Options struct {
 	Stale        func() bool // whether the records may be of a former time; nil: they never are
 	Ports        Ports
 	Environments Environments
+	Disks        Disks
 	// Networks returns the addresses of this instance on the interfaces that it serves, each with its network; nil: as
 	// they are. For tests.
 	Networks func() []netip.Prefix

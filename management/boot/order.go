@@ -38,6 +38,8 @@ type Boots struct {
 	Then    string             `json:"then,omitempty"`
 	Facts   []byte             `json:"facts,omitempty"`
 	Problem string             `json:"problem,omitempty"`
+	// Install is what the last one installs; nil: nothing. The configuration of the first start is among Secrets.
+	Install *Install `json:"install,omitempty"`
 }
 
 // BootsKind are the boots of machines, by the names of their nodes.
@@ -78,8 +80,12 @@ func (b *Boots) Open() *api.Boot {
 	return nil
 }
 
-// Serves reports whether the machine is given more than its address: until it has reported.
-func (b *Boots) Serves() bool { return b.Open() != nil && len(b.Facts) == 0 && b.Problem == "" }
+// Serves reports whether the machine is given more than its address: until it has reported its facts, or that it is
+// installed.
+func (b *Boots) Serves() bool {
+	open := b.Open()
+	return open != nil && len(b.Facts) == 0 && b.Problem == "" && !isInstalled(open.Stage)
+}
 
 // Has reports whether the token is that of the last boot.
 func (b *Boots) Has(token string) bool {
@@ -94,18 +100,15 @@ func (b *Boots) Has(token string) bool {
 
 // token returns the token of the last boot; "": it cannot be read.
 func (b *Boots) token() string {
-	value := b.Secrets[secretToken]
-	if hidden, ok := value.(configuration.Secret); ok {
-		value, _ = hidden.Reveal()
-	}
-	text, _ := value.(string)
-
+	text, _ := b.reveal(secretToken)
 	return text
 }
 
 // Found returns the facts that the machine has reported, nil if it has not yet, or why there are none.
 func (b *Boots) Found() (*facts.Facts, error) {
 	switch {
+	case b.Problem != "" && b.Install != nil:
+		return nil, inventory.Errorf(inventory.KindUnavailable, "%s", b.Problem)
 	case b.Problem != "":
 		return nil, inventory.Errorf(inventory.KindUnavailable, "its boot environment cannot tell the facts: %s",
 			b.Problem).Do("look at its console, then try again")
@@ -156,6 +159,8 @@ type Order struct {
 	Purpose   string
 	// Then says what it does after its report: Off or Restart. It is asked before a boot is opened.
 	Then func(context.Context) (string, error)
+	// Install is what is written to the disk; nil: nothing.
+	Install *Install
 }
 
 // Ready returns why a machine cannot boot from the network, or nil. It does not block.
@@ -254,6 +259,11 @@ func (s *Service) Begin(ctx context.Context, o Order) (api.Boot, error) {
 	if err != nil {
 		return api.Boot{}, err
 	}
+	if o.Install != nil {
+		if err := s.Installs(r, o.Node, o.Install.Image); err != nil {
+			return api.Boot{}, err
+		}
+	}
 	if err := s.Environments.Make(ctx, image); err != nil {
 		return api.Boot{}, err
 	}
@@ -304,12 +314,17 @@ func open(tx *record.Tx, o Order, image, then string) api.Boot {
 		}
 	}
 
-	next.All = append(next.All, api.Boot{
-		Job: o.Job, Purpose: o.Purpose, Image: image, Begun: now, Events: []api.BootEvent{},
-	})
-	next.All = next.All[max(0, len(next.All)-keptBoots):]
+	made := api.Boot{Job: o.Job, Purpose: o.Purpose, Image: image, Begun: now, Events: []api.BootEvent{}}
 	next.Secrets, next.Then = configuration.Vars{secretToken: rand.Text()}, then
-	next.Facts, next.Problem = nil, ""
+	next.Facts, next.Problem, next.Install = nil, "", o.Install
+
+	if o.Install != nil {
+		made.Installs = o.Install.Image
+		next.Secrets[secretConfig] = o.Install.config
+	}
+
+	next.All = append(next.All, made)
+	next.All = next.All[max(0, len(next.All)-keptBoots):]
 	record.Put(tx, &BootsKind, next)
 
 	return next.All[len(next.All)-1]
@@ -364,11 +379,13 @@ func (s *Service) End(ctx context.Context, node, job, result string) error {
 type Progress struct {
 	api.Boot
 
-	Facts *facts.Facts // nil: not reported yet
+	Facts *facts.Facts // nil: not reported yet, or not what it boots for
+	// Over: the machine has done what it boots for. It has told its facts, or it runs the system that was installed.
+	Over bool
 }
 
-// Await blocks until the boot of a job has more events than were seen, or the facts of its machine, and returns it.
-// It returns KindRefused if the boot has ended, and the error of ctx.
+// Await blocks until the boot of a job has more events than were seen, or is over, and returns it. It returns
+// KindRefused if the boot has ended, why it failed, and the error of ctx.
 func (s *Service) Await(ctx context.Context, node, job string, seen int) (Progress, error) {
 	for {
 		changed := s.Store.Changed()
@@ -381,13 +398,14 @@ func (s *Service) Await(ctx context.Context, node, job string, seen int) (Progre
 		}
 
 		found, err := b.Found()
-		if found != nil || err != nil || len(open.Events) > seen {
-			return Progress{*open, found}, err
+		if p := (Progress{*open, found, found != nil || open.Stage == api.BootRunning}); p.Over || err != nil ||
+			len(open.Events) > seen {
+			return p, err
 		}
 
 		select {
 		case <-ctx.Done():
-			return Progress{*open, nil}, ctx.Err()
+			return Progress{Boot: *open}, ctx.Err()
 		case <-changed:
 		}
 	}
@@ -395,8 +413,6 @@ func (s *Service) Await(ctx context.Context, node, job string, seen int) (Progre
 
 // report records what a machine says, and returns what it does next. A report that came before is answered alike.
 func (s *Service) report(ctx context.Context, node, token string, m report.Message) (string, error) {
-	last := m.Facts != nil || m.Stage == report.Problem
-
 	then, _, err := record.Decide(ctx, s.Store, func(tx *record.Tx) (string, error) {
 		b := record.Get(tx, &BootsKind, node)
 		if !b.Has(token) {
@@ -405,31 +421,18 @@ func (s *Service) report(ctx context.Context, node, token string, m report.Messa
 
 		next, boot := b.last()
 
-		switch {
-		case boot.Ended != nil && last && slices.ContainsFunc(boot.Events, isLast):
-			return next.Then, nil // the answer was lost
-		case boot.Ended != nil:
-			return "", errEnded(node)
+		take := next.takeFacts
+		if b.Install != nil {
+			take = next.takeInstall
 		}
 
-		then, now, events := report.Continue, time.Now().UTC(), eventsOf(m)
-
-		switch {
-		case m.Facts != nil:
-			text, err := json.Marshal(m.Facts)
-			if err != nil {
-				return "", err
-			}
-
-			next.Facts, then = record.Compress(text), next.Then
-			events = append(events, factsText)
-		case last:
-			next.Problem, then = inventory.Shorten(oneLine(m.Message), maxEvent), next.Then
-			events = append(events, problemText)
+		then, events, err := take(boot, m)
+		if err != nil || boot.Ended != nil { // the answer to the last report was lost
+			return then, err
 		}
 
 		for _, text := range events {
-			note(boot, api.BootEvent{At: now, From: FromReport, Text: text})
+			note(boot, api.BootEvent{At: time.Now().UTC(), From: FromReport, Text: text})
 		}
 		record.Put(tx, &BootsKind, next)
 
@@ -439,7 +442,35 @@ func (s *Service) report(ctx context.Context, node, token string, m report.Messa
 	return then, err
 }
 
-// What a machine does after the report of its facts.
+// takeFacts takes what a machine says that boots for its facts. It returns what the machine does next, and the report
+// in words.
+func (b *Boots) takeFacts(boot *api.Boot, m report.Message) (then string, events []string, err error) {
+	last := m.Facts != nil || m.Stage == report.Problem
+	events = eventsOf(m)
+
+	switch {
+	case boot.Ended != nil && last && slices.ContainsFunc(boot.Events, isLast):
+		return b.Then, nil, nil
+	case boot.Ended != nil:
+		return "", nil, errEnded(b.Node)
+	case m.Facts != nil:
+		text, err := json.Marshal(m.Facts)
+		if err != nil {
+			return "", nil, err
+		}
+
+		b.Facts = record.Compress(text)
+
+		return b.Then, append(events, factsText), nil
+	case last:
+		b.Problem = inventory.Shorten(oneLine(m.Message), maxEvent)
+		return b.Then, append(events, problemText), nil
+	}
+
+	return report.Continue, events, nil
+}
+
+// What a machine does after its last report.
 const (
 	Off     = report.Off
 	Restart = report.Restart
@@ -599,10 +630,16 @@ func NodeBoots(r record.Reader, node string) api.NodeBoots {
 	return out
 }
 
-// UsersOf returns the jobs that boot machines with an image, as words for a person.
+// UsersOf returns the jobs that boot machines with an image, or install it, as words for a person.
 func UsersOf(r record.Reader, image string) (all []string) {
 	for _, b := range record.List(r, &BootsKind) {
-		if open := b.Open(); open != nil && open.Image == image {
+		open := b.Open()
+
+		switch {
+		case open == nil:
+		case open.Installs == image:
+			all = append(all, "job "+open.Job+" installs it on "+b.Node)
+		case open.Image == image:
 			all = append(all, "job "+open.Job+" boots "+b.Node+" with it")
 		}
 	}

@@ -63,6 +63,8 @@ func (w web) handler() http.Handler {
 	mux.HandleFunc("GET "+netboot.PathFiles+"{name}", w.loader)
 	mux.HandleFunc("GET "+netboot.PathBoot+"{node}/{token}/{file}", w.file)
 	mux.HandleFunc("POST "+netboot.PathBoot+"{node}/report", w.takeReport)
+	mux.HandleFunc("GET "+netboot.PathBoot+"{node}/"+fileImage, w.image)
+	mux.HandleFunc("POST "+netboot.PathBoot+"{node}/{token}/"+calledHome, w.takeCall)
 
 	return mux
 }
@@ -306,6 +308,7 @@ func (w web) order(r *http.Request, records record.Reader, b *Boots) ([]byte, er
 		return nil, errors.New("the connection has no address")
 	}
 
+	var err error
 	given := w.given(r, records, b.Node)
 	if given == nil {
 		return nil, fmt.Errorf("%s has no address in the network %s", b.Node, w.own.Masked())
@@ -326,6 +329,13 @@ func (w web) order(r *http.Request, records record.Reader, b *Boots) ([]byte, er
 		order.Interface.Gateway = g
 	}
 
+	if b.Install != nil {
+		order.Install, err = w.install(records, b, order, at)
+		if err != nil {
+			return nil, err
+		}
+	}
+
 	return environment.WithOrder(order)
 }
 
@@ -333,7 +343,7 @@ func (w web) order(r *http.Request, records record.Reader, b *Boots) ([]byte, er
 func (w web) takeReport(out http.ResponseWriter, r *http.Request) {
 	var m report.Message
 
-	_, token, _ := strings.Cut(r.Header.Get("Authorization"), "Bearer ")
+	token := bearer(r)
 
 	// What comes without the token is not even read.
 	if records, _ := w.Store.Latest(); !record.Get(records, &BootsKind, r.PathValue("node")).Has(token) {

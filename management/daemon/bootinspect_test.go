@@ -120,6 +120,15 @@ func (f *firmware) fetch(c *http.Client, at string) (int, []byte) {
 	return got.StatusCode, b
 }
 
+// scriptURL finds the URLs in a script of iPXE.
+var scriptURL = regexp.MustCompile(`http://\S+`)
+
+// orderIn returns the order in an initrd, which is in an archive of its own before that of the environment.
+func orderIn(initrd []byte) []byte {
+	head := initrd[:bytes.Index(initrd, []byte("TRAILER!!!"))]
+	return head[bytes.IndexByte(head, '{') : bytes.LastIndexByte(head, '}')+1]
+}
+
 // addKernel adds the package of a small kernel as an image.
 func (s *site) addKernel(name string) {
 	s.t.Helper()
@@ -233,7 +242,7 @@ func TestBootInspect(t *testing.T) {
 
 	script := f.ask(f.ipxe()...).BootFileNameOption()
 	_, text := f.fetch(own, script)
-	urls := regexp.MustCompile(`http://\S+`).FindAllString(string(text), -1)
+	urls := scriptURL.FindAllString(string(text), -1)
 	if len(urls) != 3 {
 		t.Fatalf("the script is %s", text)
 	}
@@ -261,8 +270,7 @@ func TestBootInspect(t *testing.T) {
 		t.Errorf("the kernel has %d bytes", len(kernel))
 	}
 
-	head := initrd[:min(len(initrd), 2048)] // an archive of its own, before that of the environment
-	order, err := installer.Decode(head[bytes.IndexByte(head, '{') : bytes.LastIndexByte(head, '}')+1])
+	order, err := installer.Decode(orderIn(initrd))
 	s.must(err)
 	if order.Interface.Address.Addr().String() != addr.String() || order.Interface.MAC != f.mac.String() {
 		t.Errorf("the order is %+v", order)

@@ -48,6 +48,8 @@ import (
 	"github.com/contiv/cluster/management/step/appear"
 	"github.com/contiv/cluster/management/step/credentials"
 	"github.com/contiv/cluster/management/step/inspect"
+	"github.com/contiv/cluster/management/step/install"
+	"github.com/contiv/cluster/management/step/netboot"
 	"github.com/contiv/cluster/management/step/playbook"
 	"github.com/contiv/cluster/management/step/power"
 	"github.com/contiv/cluster/management/step/probe"
@@ -84,7 +86,7 @@ func (d *Daemon) wireUseCases() {
 	d.boot = boot.New(boot.Options{
 		Store: d.store, Sync: d.store.Sync, Leads: d.member.Leads, Node: d.identity.Node, Config: d.settings.Boot,
 		Ports: d.opts.BootPorts, Stale: func() bool { return d.store.View().Stale },
-		Environments: image.Environments{Images: d.images}, Audit: d.audit, Logger: log,
+		Environments: image.Environments{Images: d.images}, Disks: d.images, Audit: d.audit, Logger: log,
 	})
 	executors, playbooks := d.newExecutors()
 	d.engine = engine.New(engine.Options{
@@ -183,9 +185,14 @@ func (d *Daemon) newExecutors() (step.Executors, *playbook.Executor) {
 		job.StepPower:       power.New(bmcs, power.RecordIn(d.store), power.PasswordsIn(d.store)),
 		job.StepCredentials: credentials.New(d.programs.NewProber(), bmcs, power.RecordIn(d.store), settings),
 	}
+
+	booter := netboot.Booter{Service: d.boot, Switch: d.bmcs, BMCs: bmcs}
 	all[job.StepInspect] = inspect.New(inspect.Options{
 		Hosts: d.programs.NewProber(), BMCs: bmcs, Keep: inspect.KeepIn(d.store, d.settings.Inspection),
-		Settings: settings, Network: d.boot, Switch: d.bmcs,
+		Settings: settings, Booter: booter,
+	})
+	all[job.StepInstall] = install.New(install.Options{
+		Booter: booter, Installer: d.boot, Settings: settings, PublicKey: sshkey.PublicOf,
 	})
 	if d.opts.Executors != nil {
 		maps.Copy(all, d.opts.Executors(d.store))

@@ -568,6 +568,7 @@ func TestPlanOfEveryVerb(t *testing.T) {
 
 		inventory.VerbManage:  {Nodes: names("w")},
 		inventory.VerbInspect: {Nodes: names("w")},
+		inventory.VerbInstall: {Nodes: names("w")},
 		inventory.VerbProvide: {Nodes: names("w")},
 	}
 

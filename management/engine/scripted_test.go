@@ -657,6 +657,7 @@ func (b *bench) options(s keeper) Options {
 			job.StepPower:       b.power,
 			job.StepCredentials: switched{limit: 50},
 			job.StepInspect:     switched{},
+			job.StepInstall:     switched{},
 		},
 		Playbooks:  playbooks,
 		Settings:   b.current,

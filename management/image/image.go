@@ -424,6 +424,51 @@ func (s *Images) Open(r record.Reader, name, role string) (*os.File, api.ImageFi
 	return content, f, err
 }
 
+// Disk returns the file of an image of the kind disk, if this instance can have it written to a disk of a machine of
+// the architecture.
+func (s *Images) Disk(r record.Reader, name, arch string) (api.ImageFile, error) {
+	found, err := find(r, name)
+	if err != nil {
+		return api.ImageFile{}, err
+	}
+
+	refused := func(format string, args ...any) *inventory.Error {
+		return inventory.Errorf(inventory.KindRefused, "the image %s "+format, append([]any{name}, args...)...)
+	}
+
+	if found.Kind != api.ImageDisk {
+		return api.ImageFile{}, refused(
+			"is of the kind %s, and only images of the kind disk are installed",
+			found.Kind,
+		).
+			Do("name an image of the kind disk")
+	}
+	if found.Arch != arch {
+		return api.ImageFile{}, refused("is for %s, and the machine has %s", found.Arch, arch).
+			Do("name an image for %s", arch)
+	}
+
+	_, f, err := fileOf(r, name, RoleImage)
+
+	switch {
+	case err != nil:
+		return f, err
+	case !s.has(f):
+		return f, elsewhere(r, name, f)
+	case f.Format != image.Raw:
+		return f, refused("has the format %s, and only raw ones are written", f.Format).
+			Do("convert it with qemu-img convert -O raw FILE NEWFILE, and add that under another name")
+	}
+
+	return f, nil
+}
+
+// OpenDisk opens the content of an image of the kind disk.
+func (s *Images) OpenDisk(r record.Reader, name string) (*os.File, error) {
+	f, _, err := s.Open(r, name, RoleImage)
+	return f, err
+}
+
 // elsewhere is the error for content that is not on this instance.
 func elsewhere(r record.Reader, name string, f api.ImageFile) error {
 	if len(f.Instances) == 0 {

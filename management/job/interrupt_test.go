@@ -17,6 +17,7 @@ func TestInterrupted(t *testing.T) {
 	// By the lifecycle table, as a person reads it.
 	want := map[inventory.Verb]inventory.Status{
 		inventory.VerbManage: inventory.Enrolled, inventory.VerbInspect: inventory.Manageable,
+		inventory.VerbInstall: inventory.Quarantined,
 		inventory.VerbProvide: inventory.Quarantined, inventory.VerbCommission: inventory.Quarantined,
 		inventory.VerbUpdate: inventory.Quarantined, inventory.VerbApply: inventory.Allocated,
 		inventory.VerbReapply: inventory.Allocated, inventory.VerbMaintenance: inventory.Allocated,

@@ -64,6 +64,7 @@ const (
 	// PhaseCredentials checks the credentials of the hosts: ssh and BMC.
 	PhaseCredentials Phase = "credentials"
 	PhaseInspect     Phase = "inspect" // find the hardware facts of the hosts
+	PhaseInstall     Phase = "install" // boot the hosts from the network, and write an image to their disks
 )
 
 // Configures reports whether a run of the phase puts a configuration on its hosts.

@@ -24,6 +24,7 @@ const (
 	// StepCredentials checks the credentials of the hosts: ssh and BMC.
 	StepCredentials StepKind = "credentials"
 	StepInspect     StepKind = "inspect" // find the hardware facts of the hosts
+	StepInstall     StepKind = "install" // write an image to the disks of the hosts, and have it run there
 )
 
 // Step is the next thing a Running job does: a step for an executor, or the end

@@ -69,7 +69,7 @@ func nodeWith(n inventory.Node, c *configuration.Connection) api.Node {
 		SetAside: n.SetAside, HostKeys: n.HostKeys,
 		AnnouncedFrom: n.AnnouncedFrom,
 		Entries:       n.Entries, Created: n.Created, Updated: n.Updated,
-		Connection: connectionOf(c), Hardware: n.Hardware, Revision: n.Revision,
+		Connection: connectionOf(c), Hardware: n.Hardware, Installed: n.Installed, Revision: n.Revision,
 	}
 }
 

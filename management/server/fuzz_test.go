@@ -124,7 +124,7 @@ func FuzzRequest(f *testing.F) {
 		s.ServeHTTP(w, r)
 
 		answer := w.Body.String()
-		if len(answer) > 728<<10+8*(len(body)+len(query)+len(header)+len(name)) {
+		if len(answer) > 768<<10+8*(len(body)+len(query)+len(header)+len(name)) {
 			t.Fatalf("%s %s: the answer has %d bytes", rt.Method, path, len(answer))
 		}
 

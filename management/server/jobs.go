@@ -58,6 +58,7 @@ func (s *Server) jobRoutes() []rest.Route {
 					"|---|---|---|\n" +
 					"| `manage` | `nodes` | checks the credentials of nodes, by ssh and at their BMCs |\n" +
 					"| `inspect` | `nodes` | finds the hardware facts of nodes over ssh |\n" +
+					"| `install` | `nodes` | boots nodes from the network, writes an image to their disk, and waits for their agents |\n" + //nolint:lll // a row is one line
 					"| `provide` | `nodes` | cleans nodes and offers them for use; with `erase` it erases their " +
 					"disks |\n" +
 					"| `commission` | `nodes` | configures nodes and brings them into service, in `group` or a group " +

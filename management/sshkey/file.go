@@ -61,6 +61,17 @@ func readKey(path string) (public string, err error) {
 	return configuration.ParseHostKey(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
 }
 
+// PublicOf returns the public half of the private key in a file; "" is the usual key of the account.
+func PublicOf(path string) (public string, err error) {
+	if path == "" {
+		if path, err = findUsual(Home()); err != nil {
+			return "", err
+		}
+	}
+
+	return readKey(path)
+}
+
 // present returns an error if the private half is not on this host, or has been replaced.
 func present(key Key) error {
 	public, err := readKey(key.Path)

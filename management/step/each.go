@@ -176,6 +176,19 @@ type hostTask struct {
 	kept        *journal
 }
 
+// untouched is a failure of a task that has changed nothing on its host.
+type untouched struct{ error }
+
+func (u untouched) Unwrap() error { return u.error }
+
+// Untouched returns the failure of a task that has changed nothing on its host.
+func Untouched(err error) error {
+	if err == nil {
+		return nil
+	}
+	return untouched{err}
+}
+
 // errInterrupted is the failure of a task that must not be done twice.
 var errInterrupted = errors.New("the manager ended while this was under way; it may or may not have happened, and is " +
 	"not repeated by itself: look at the node, then retry")
@@ -209,8 +222,9 @@ func (t hostTask) do(ctx, within context.Context) (job.HostResult, error) {
 
 	if failure != nil {
 		end.Kind, end.Message = configuration.EventFailed, failure.Error()
+		_, untouched := errors.AsType[untouched](failure)
 		result = job.HostResult{
-			Begun: true, Failed: 1, Task: t.Name, Message: inventory.Shorten(failure.Error(), messageLimit),
+			Begun: !untouched, Failed: 1, Task: t.Name, Message: inventory.Shorten(failure.Error(), messageLimit),
 		}
 		line = t.host + ": " + t.Name + ": failed: " + failure.Error()
 	}

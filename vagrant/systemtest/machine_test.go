@@ -3,6 +3,7 @@
 package systemtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -22,7 +23,9 @@ type machine struct {
 	name     string // also of its network device in the lab: at most 15 letters and digits
 	mac      string // lower case, with colons
 	firmware firmware
-	bmcPort  int // unique in a test
+	bmcPort  int   // unique in a test
+	memory   int   // MiB; 0: 512
+	size     int64 // of its disk, in bytes; 0: 1 GiB
 
 	// dir has its files: disk; console, since it was switched on; pid, while it is on; boot, what the next boot is from
 	// as IPMI has it; log, of its BMC.
@@ -70,7 +73,7 @@ on() {
 	network=
 	[ "$(cat boot)" = pxe ] && network='%[6]s'
 	echo default >boot
-	%[2]s plug %[3]s qemu-system-x86_64 -accel tcg -m 512 -smp 2 -nodefaults -display none \
+	%[2]s plug %[3]s qemu-system-x86_64 -accel tcg -m %[9]d -smp 2 -nodefaults -display none \
 		-name %[3]s -uuid %[4]s \
 		-netdev tap,id=net,ifname=%[3]s,script=no,downscript=no \
 		-device virtio-net-pci,id=port,netdev=net,mac=%[7]s%[8]s \
@@ -104,7 +107,7 @@ func (w *world) newMachine(m machine) *machine {
 	m.w, m.dir = w, w.t.TempDir()
 	write(w.t, m.dir, "boot", "default\n")
 	write(w.t, m.dir, "disk", "")
-	errtest.None(w.t, os.Truncate(m.disk(), 1<<30))
+	errtest.None(w.t, os.Truncate(m.disk(), cmp.Or(m.size, 1<<30)))
 
 	if strings.Contains(m.firmware.args, "file=vars") {
 		vars, err := os.ReadFile("/usr/share/OVMF/OVMF_VARS_4M.fd")
@@ -113,7 +116,8 @@ func (w *world) newMachine(m machine) *machine {
 	}
 
 	script := write(w.t, m.dir, "chassis", fmt.Sprintf(chassis,
-		w.lab.name, tool, m.name, m.uuid(), m.firmware.args, m.firmware.network, m.mac, m.firmware.card))
+		w.lab.name, tool, m.name, m.uuid(), m.firmware.args, m.firmware.network, m.mac, m.firmware.card,
+		cmp.Or(m.memory, 512)))
 
 	w.t.Cleanup(func() {
 		if w.t.Failed() {

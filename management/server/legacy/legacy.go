@@ -444,7 +444,8 @@ func statusOf(s inventory.Status) string {
 	switch s {
 	case inventory.Decommissioning:
 		return "Cancelled"
-	case inventory.Enrolled, inventory.Verifying, inventory.Manageable, inventory.Inspecting, inventory.Cleaning:
+	case inventory.Enrolled, inventory.Verifying, inventory.Manageable, inventory.Inspecting, inventory.Installing,
+		inventory.Cleaning:
 		return "Incomplete"
 	}
 

@@ -98,22 +98,27 @@ func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.R
 	}
 }
 
-// appeared returns the node names of the addresses that belong to a Discovered
-// node, and the other addresses.
+// appeared returns the names of the Discovered nodes that are targets, or have their addresses, by target, and the
+// other targets.
 func appeared(v *state.View, j job.Job, run job.Run) (seen map[string]string, absent []string) {
 	seen = map[string]string{}
 	for _, name := range run.Hosts {
 		t, _ := j.Target(name)
 
 		i := slices.IndexFunc(v.Nodes(), func(n *inventory.Node) bool {
-			return n.Addr == t.Addr && n.State == inventory.Discovered
+			is := n.Name == t.Name
+			if j.TakesAddrs() {
+				is = n.Addr == t.Addr
+			}
+
+			return is && n.State == inventory.Discovered
 		})
 		if i < 0 {
-			absent = append(absent, t.Addr)
+			absent = append(absent, name)
 			continue
 		}
 
-		seen[t.Addr] = v.Nodes()[i].Name
+		seen[name] = v.Nodes()[i].Name
 	}
 
 	return seen, absent
@@ -128,18 +133,22 @@ func (x Executor) end(
 		return r, err
 	}
 
-	// Keys are recorded by address. The nodes have names now.
+	// Keys are recorded by target, which may be an address. The nodes have names now.
 	r.Keys = map[string][]string{}
 
-	for _, addr := range slices.Sorted(maps.Keys(seen)) {
-		name := seen[addr]
-		given, _ := s.Job.Target(addr)
+	for _, target := range slices.Sorted(maps.Keys(seen)) {
+		name := seen[target]
+		given, _ := s.Job.Target(target)
 
-		if verified := slices.Concat(given.HostKeys, keys[addr]); len(verified) > 0 {
+		if verified := slices.Concat(given.HostKeys, keys[target]); len(verified) > 0 {
 			r.Keys[name] = verified
 		}
 
-		if err := out.Line(ctx, fmt.Sprintf("# %s is node %s", addr, name)); err != nil {
+		line := fmt.Sprintf("# %s is node %s", target, name)
+		if name == target {
+			line = fmt.Sprintf("# the agent of %s speaks", name)
+		}
+		if err := out.Line(ctx, line); err != nil {
 			return r, err
 		}
 	}
@@ -147,15 +156,14 @@ func (x Executor) end(
 	r.Hosts = map[string]job.HostResult{}
 
 	for _, name := range s.Run().Hosts {
-		t, _ := s.Job.Target(name)
-		host := job.HostResult{Done: seen[t.Addr] != ""}
+		host := job.HostResult{Done: seen[name] != ""}
 		host.Begun = host.Done
 
 		if !host.Done {
 			host.Message = "not seen"
 		}
 
-		r.Hosts[t.Name] = host
+		r.Hosts[name] = host
 	}
 
 	return r, x.noteTakeOver(ctx, s.Job, slices.Sorted(maps.Values(seen)))

@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
+	"github.com/contiv/cluster/management/step/netboot"
 	"github.com/contiv/cluster/management/step/power"
 )
 
@@ -57,8 +58,7 @@ type Options struct {
 	Hosts    Hosts
 	BMCs     BMCs
 	Keep     Keep
-	Network  Network
-	Switch   Switch
+	Booter   netboot.Booter
 	Settings func() step.Settings
 	Retry    time.Duration // the first delay before a host is tried again; 0: 2 s
 }
@@ -87,7 +87,7 @@ func New(o Options) Executor {
 // Prepare refuses nodes that nothing tells the facts of.
 func (x Executor) Prepare(_ context.Context, r step.Request) (step.Pin, error) {
 	if r.Job.Boot != "" {
-		return nil, x.prepareNetwork(r)
+		return nil, x.o.Booter.Prepare(r)
 	}
 
 	var without []string
@@ -151,7 +151,7 @@ func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.R
 
 		// What the machine has reported is in its boot until it is kept.
 		err := x.inspect(ctx, s, out, node)
-		x.endBoot(ctx, s, node, err)
+		x.o.Booter.End(ctx, s, node, "the facts of the machine have come", err)
 
 		return err
 	})

@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/cluster/management/record"
 	"github.com/contiv/cluster/management/state"
 	"github.com/contiv/cluster/management/step"
+	"github.com/contiv/cluster/management/step/netboot"
 	"github.com/contiv/cluster/management/step/power"
 )
 
@@ -74,6 +75,15 @@ func (r *rig) Of(*state.View, string) (machine.BMC, error) {
 		return machine.BMC{}, power.ErrNone
 	}
 	return machine.BMC{Driver: machine.IPMI}, nil
+}
+
+func (r *rig) Find(v *state.View, node string) (*machine.BMC, error) {
+	if r.noBMC {
+		return nil, nil //nolint:nilnil // it has none
+	}
+	b, err := r.Of(v, node)
+
+	return &b, err
 }
 
 func (r *rig) Facts(context.Context, machine.BMC) (facts.Facts, error) {
@@ -154,7 +164,7 @@ func (r *rig) Await(ctx context.Context, _, _ string, seen int) (p boot.Progress
 		return p, nil
 	}
 
-	p.Facts = &facts.Facts{Schema: facts.Schema, Arch: "x86_64"}
+	p.Facts, p.Over = &facts.Facts{Schema: facts.Schema, Arch: "x86_64"}, true
 
 	return p, nil
 }
@@ -252,7 +262,7 @@ func (r *rig) inspect(ctx context.Context) (job.HostResult, string, error) {
 	j.Runs, j.Boot = []job.Run{{Hosts: []string{"r1"}}}, inventory.BootNetwork
 	out := &lines{}
 
-	x := New(Options{BMCs: r, Network: r, Switch: r, Keep: r.keep})
+	x := New(Options{BMCs: r, Booter: netboot.Booter{Service: r, Switch: r, BMCs: r}, Keep: r.keep})
 	result, err := x.Run(ctx, step.New(still{}, nil, j, 0), out)
 
 	return result.Hosts["r1"], strings.Join(out.all, "\n"), err

@@ -117,13 +117,18 @@ func (x *Executor) checkPlays(digest string, verb job.Verb, j job.Job) error {
 
 		var idle, groups []string
 		for _, t := range j.Targets {
-			if acts(plays, t.Name, t.Group) {
+			group := t.Group
+			if verb.InstallsAgent {
+				group = inventory.GroupPrepare
+			}
+
+			if acts(plays, t.Name, group) {
 				continue
 			}
 
 			idle = append(idle, t.Name)
-			if !slices.Contains(groups, t.Group) {
-				groups = append(groups, t.Group)
+			if !slices.Contains(groups, group) {
+				groups = append(groups, group)
 			}
 		}
 

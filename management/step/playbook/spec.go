@@ -95,7 +95,7 @@ func (x *Executor) spec(ctx context.Context, at step.Step) (RunSpec, error) {
 	}
 
 	// Hosts that are being prepared belong to no group, so they need no peers.
-	if !verb.Row.TakesAddrs {
+	if !verb.InstallsAgent {
 		spec.Hosts = append(spec.Hosts, peers(v, settings, j, run)...)
 	}
 

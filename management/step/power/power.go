@@ -48,6 +48,20 @@ func (Registered) Of(v *state.View, node string) (machine.BMC, error) {
 	return bmcOf(record.Get(v, &state.Machines, node))
 }
 
+// Find returns the BMC of the machine that is registered for the node; nil: it has none.
+func (r Registered) Find(v *state.View, node string) (*machine.BMC, error) {
+	b, err := r.Of(v, node)
+
+	switch {
+	case errors.Is(err, ErrNone):
+		return nil, nil //nolint:nilnil // not all machines have one
+	case err != nil:
+		return nil, Locked(err)
+	}
+
+	return &b, nil
+}
+
 // bmcOf returns the BMC of a machine, with its passwords.
 func bmcOf(m *state.Machine) (machine.BMC, error) {
 	if !m.HasBMC() {
