@@ -102,7 +102,8 @@ func TestInstall(t *testing.T) {
 	w.ctl("nodes", "commission", "vm1", "vm2", "--group", "service-master")
 
 	for _, m := range machines {
-		if n := decode[api.List[api.Node]](w, w.ctl("nodes", "get", m.name, "-o", "json")).Items[0]; n.Status != inventory.Allocated {
+		n := decode[api.List[api.Node]](w, w.ctl("nodes", "get", m.name, "-o", "json")).Items[0]
+		if n.Status != inventory.Allocated {
 			t.Errorf("%s is %s: %s", m.name, n.Status, n.LastError)
 		}
 	}

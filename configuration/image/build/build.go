@@ -343,7 +343,7 @@ func failure(log string, o Options, err error) error {
 		return inventory.Errorf(inventory.KindRefused, "apt of this machine knows no archive of Debian").
 			Do("run apt-get update, or name an archive")
 	case strings.Contains(log, "No space left on device"), strings.Contains(log, "enough free space"):
-		return inventory.Errorf(inventory.KindInvalid, "the packages do not fit: no space is left on the disk of the image,"+
+		return inventory.Errorf(inventory.KindInvalid, "the packages do not fit: no space is left on its disk, "+
 			"or in %s", o.Folder).
 			Do("give a larger size, and check the free space of the folder")
 	}
