@@ -99,7 +99,7 @@ func TestInstall(t *testing.T) {
 	t.Log(facts.stdout)
 
 	w.ctl("nodes", "provide", "vm1", "vm2")
-	w.ctl("nodes", "commission", "vm1", "vm2", "--group", "service-master")
+	w.ctl("nodes", "commission", "vm1", "vm2", "-g", "service-master")
 
 	for _, m := range machines {
 		n := decode[api.List[api.Node]](w, w.ctl("nodes", "get", m.name, "-o", "json")).Items[0]
