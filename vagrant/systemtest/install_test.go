@@ -23,8 +23,8 @@ func debianImage(t *testing.T) string {
 	if file == "" {
 		file = filepath.Join(t.TempDir(), "debian.raw.zst")
 
-		out, err := exec.CommandContext(t.Context(), "../../bin/clusterctl", "image", "build", "debian", "--no-agent",
-			"--output", file).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "../../bin/clusterctl", "image", "build", "--no-agent",
+			"--save", file).CombinedOutput()
 		if err != nil {
 			t.Fatalf("cannot make the image: %v\n%s", err, out)
 		}
