@@ -933,7 +933,7 @@ var seeds = []seed{
 		name: "an image has a program for other processors", file: "configuration/image/build/build.go",
 		pkg: "configuration/image/build", test: "TestCheckRefuses",
 		is:      `program.Machine != want {`,
-		becomes: `program.Machine == 0 {`,
+		becomes: `program.Machine == want && want == 0 {`,
 	},
 	{
 		name: "a missing tool is not named", file: "configuration/image/build/build.go",

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -204,18 +205,21 @@ func awaitNoLoop(t *testing.T, folder string) {
 		devices, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 		errtest.None(t, err)
 
-		left := slices.ContainsFunc(devices, func(file string) bool {
+		left := slices.IndexFunc(devices, func(file string) bool {
 			name, err := os.ReadFile(file)
 			return err == nil && strings.Contains(string(name), folder)
 		})
-		if !left {
+		if left < 0 {
 			return
 		}
 
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatal("it leaves a loop device")
+			// The failure of the test leaves it neither.
+			device := strings.Split(devices[left], "/")[3]
+			err := exec.CommandContext(t.Context(), "losetup", "--detach", "/dev/"+device).Run()
+			t.Fatalf("it leaves the loop device %s, which is removed now (%v)", device, err)
 		}
 	}
 }

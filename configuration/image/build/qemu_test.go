@@ -35,7 +35,7 @@ echo "route $(ip route show default)"
 echo "dns $(resolvectl dns | grep -c '10\.0\.2\.3')"
 echo "identity $(wc -c </etc/machine-id) $(ls /etc/ssh/ssh_host_ed25519_key)"
 echo "locked $(sudo passwd -S root | cut -d' ' -f2)"
-echo "agent $(clusterm --version >/dev/null 2>&1; echo $?)"
+echo "agent $(stat -c %a,%U $(command -v clusterm))"
 echo "firmware $([ -d /sys/firmware/efi ] && echo uefi || echo bios)"
 echo "cloud $(cloud-init status --wait | grep -v '^\.*$' | head -1)"
 echo "failed $(systemctl --failed --no-legend | wc -l)"
@@ -89,7 +89,7 @@ func TestQemuImage(t *testing.T) {
 			got := boots(t, disk, seed, key, options)
 			for _, want := range []string{
 				"name node-7\n", "user ops root\n", "root ext4 4\n", "address 1\n", "route default via 10.0.2.2 dev",
-				"dns 1\n", "identity 33 /etc/ssh/ssh_host_ed25519_key\n", "locked L\n", "agent 0\n",
+				"dns 1\n", "identity 33 /etc/ssh/ssh_host_ed25519_key\n", "locked L\n", "agent 755,root\n",
 				"firmware " + firmware + "\n", "cloud status: done\n", "failed 0\n",
 			} {
 				if !strings.Contains(got, want) {
