@@ -954,6 +954,12 @@ var seeds = []seed{
 		becomes: "o, folder, say); err != nil {",
 	},
 	{
+		name: "an image is saved by an absolute path only", file: "configuration/image/build/build.go",
+		pkg: "configuration/image/build", test: "TestLeavesNothing",
+		is:      `os.MkdirTemp(parent, `,
+		becomes: `os.MkdirTemp(o.Folder+parent[:0], `,
+	},
+	{
 		name: "an interrupted build leaves its loop device", file: "configuration/image/build/build.sh",
 		pkg: "configuration/image/build", test: "TestLeavesNothing",
 		is:      "losetup --detach \"$LOOP\"",

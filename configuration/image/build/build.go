@@ -232,7 +232,13 @@ func Make(ctx context.Context, o Options, say func(text string)) (*Image, error)
 }
 
 func makeBy(ctx context.Context, script string, o Options, say func(text string)) (*Image, error) {
-	folder, err := os.MkdirTemp(o.Folder, ".clusterm-image-*")
+	// The script runs in another directory.
+	parent, err := filepath.Abs(o.Folder)
+	if err != nil {
+		return nil, err
+	}
+
+	folder, err := os.MkdirTemp(parent, ".clusterm-image-*")
 	if err != nil {
 		return nil, inventory.Errorf(inventory.KindInvalid, "cannot make a folder for the image: %v", err).
 			Do("check the folder and its free space")
