@@ -1495,8 +1495,14 @@ var seeds = []seed{
 	{
 		name: "a machine that was not touched is Quarantined", file: "management/step/install/install.go",
 		pkg: "management/daemon", test: "TestBootInstallFails",
-		is:      `if stage == "" {`,
-		becomes: `if stage == "" && false {`,
+		is:      `s.Job.ID) == "" {`,
+		becomes: `s.Job.ID) == "" && false {`,
+	},
+	{
+		name: "a machine whose boot was ended while it was written is as before", file: "management/boot/install.go",
+		pkg: "management/daemon", test: "TestBootInstallFails",
+		is:      `stage = cmp.Or(one.Stage, stage)`,
+		becomes: `stage = map[bool]string{true: one.Stage}[one.Ended == nil]`,
 	},
 	{
 		name: "a way between statuses loses data", file: "inventory/path.go", pkg: "inventory", test: "TestPath$",

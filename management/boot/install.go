@@ -110,6 +110,22 @@ func (s *Service) Installs(r record.Reader, node, image string) error {
 	return err
 }
 
+// StageOf returns how far a job has come with the installation of a machine; "": nothing was written.
+func StageOf(r record.Reader, node, job string) (stage string) {
+	b := record.Get(r, &BootsKind, node)
+	if b == nil {
+		return ""
+	}
+
+	for _, one := range b.All {
+		if one.Job == job {
+			stage = cmp.Or(one.Stage, stage)
+		}
+	}
+
+	return stage
+}
+
 func isInstalled(stage string) bool { return stage == api.BootInstalled || stage == api.BootRunning }
 
 // failedText is the event of a failed installation.
@@ -282,17 +298,7 @@ func (w web) sendImage(out http.ResponseWriter, records record.Reader, image str
 	}
 	defer f.Close()
 
-	is, err := f.Stat()
-	if err != nil {
-		http.Error(out, err.Error(), http.StatusServiceUnavailable)
-		return err
-	}
-
-	if err := send(out, is.Size(), f); err != nil {
-		return fmt.Errorf("the transfer broke off: %w", err)
-	}
-
-	return nil
+	return sendAfter(out, nil, f)
 }
 
 func bearer(r *http.Request) string {

@@ -3,6 +3,7 @@
 package boot
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -249,28 +250,38 @@ func (w web) sendFile(out http.ResponseWriter, r *http.Request, records record.R
 	}
 	defer f.Close()
 
+	var order []byte
+	if name == fileInitrd {
+		if order, err = w.order(r, records, b); err != nil {
+			http.Error(out, err.Error(), http.StatusServiceUnavailable)
+			return err
+		}
+	}
+
+	if err := sendAfter(out, order, f); err != nil {
+		return err
+	}
+	w.happened(b.Node, FromHTTP, "fetched the "+name)
+
+	return nil
+}
+
+// sendAfter sends a file after some bytes.
+func sendAfter(out http.ResponseWriter, before []byte, f *os.File) error {
 	is, err := f.Stat()
 	if err != nil {
 		http.Error(out, err.Error(), http.StatusServiceUnavailable)
 		return err
 	}
 
-	parts, size := []io.Reader{f}, is.Size()
-
-	if name == fileInitrd {
-		order, err := w.order(r, records, b)
-		if err != nil {
-			http.Error(out, err.Error(), http.StatusServiceUnavailable)
-			return err
-		}
-
-		parts, size = []io.Reader{strings.NewReader(string(order)), f}, size+int64(len(order))
+	parts := []io.Reader{f}
+	if len(before) > 0 {
+		parts = []io.Reader{bytes.NewReader(before), f}
 	}
 
-	if err := send(out, size, parts...); err != nil {
+	if err := send(out, int64(len(before))+is.Size(), parts...); err != nil {
 		return fmt.Errorf("the transfer broke off: %w", err)
 	}
-	w.happened(b.Node, FromHTTP, "fetched the "+name)
 
 	return nil
 }

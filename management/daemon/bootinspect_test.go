@@ -31,8 +31,6 @@ import (
 	"github.com/contiv/cluster/inventory/machine"
 	"github.com/contiv/cluster/management/api"
 	"github.com/contiv/cluster/management/boot"
-	"github.com/contiv/cluster/management/record"
-	"github.com/contiv/cluster/management/state"
 )
 
 // freePort returns a port of UDP and TCP on the loopback that nobody has.
@@ -173,14 +171,7 @@ func TestBootInspect(t *testing.T) {
 	s.report("r1")
 	s.register("r1-1", machine.BMC{Driver: machine.Manual}, f.mac.String())
 
-	_, _, err := record.Decide(s.ctx(), s.store, func(tx *record.Tx) (any, error) {
-		n, _ := state.ViewOf(tx).Lookup("r1-1")
-		n.Status = inventory.Manageable
-		tx.Attach(state.NodeWrite{Node: n})
-
-		return nil, nil
-	})
-	s.must(err)
+	s.setStatus("r1-1", inventory.Manageable)
 
 	request := api.JobRequest{Verb: inventory.VerbInspect, Nodes: []string{"r1-1"}}
 	request.Boot = inventory.BootNetwork

@@ -392,21 +392,35 @@ func TestBootInstallFails(t *testing.T) {
 
 	for i, c := range []struct {
 		says   []report.Message
+		then   func(job string)
 		status inventory.Status
 		err    string
 	}{
-		{[]report.Message{{Stage: report.Failed, Message: "no disk has it"}}, inventory.Manageable, "no disk has"},
+		{[]report.Message{{Stage: report.Failed, Message: "no disk has it"}}, nil, inventory.Manageable, "no disk"},
 		{
 			[]report.Message{
 				{Stage: report.Writing, Disk: "vda", Total: 100}, {Stage: report.Failed, Message: "the disk is broken"},
 			},
-			inventory.Quarantined, "the disk is broken",
+			nil, inventory.Quarantined, "the disk is broken",
+		},
+		{
+			[]report.Message{{Stage: report.Writing, Disk: "vda", Total: 100}},
+			func(job string) {
+				_, err := s.Cancel(s.ctx(), job)
+				s.must(err)
+			},
+			inventory.Quarantined, "cancelled",
+		},
+		{
+			[]report.Message{{Stage: report.Writing, Disk: "vda", Total: 100}},
+			func(job string) { s.must(s.boot.End(s.ctx(), "r1-1", job, "somebody ends it")) },
+			inventory.Quarantined, "no boot",
 		},
 		{
 			[]report.Message{
 				{Stage: report.Writing, Disk: "vda", Total: 100}, {Stage: report.Installed, Disk: "vda", Total: 100},
 			},
-			inventory.Manageable, "",
+			nil, inventory.Manageable, "",
 		},
 	} {
 		j, err := s.Submit(s.ctx(), request)
@@ -426,6 +440,9 @@ func TestBootInstallFails(t *testing.T) {
 			}
 		}
 
+		if c.then != nil {
+			c.then(j.ID)
+		}
 		if c.err == "" {
 			_, key := sshKeyPair(t)
 			home := strings.Replace(order.Report.URL, "report", order.Report.Token+"/running", 1)

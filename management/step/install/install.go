@@ -136,28 +136,32 @@ func (x Executor) Run(ctx context.Context, s step.Step, out step.Events) (step.R
 	limit := cmp.Or(s.Job.Concurrency, atOnce)
 
 	return step.Each(ctx, s, out, limit, "install", func(ctx context.Context, node string) error {
-		stage, err := x.install(ctx, s, out, hosts[node])
+		// An earlier owner of the job may have had it installed, and have died before it recorded that.
+		if boot.StageOf(s.View(), node, s.Job.ID) == api.BootRunning {
+			return nil
+		}
+
+		err := x.install(ctx, s, out, hosts[node])
 		x.o.Booter.End(ctx, s, node, "the system runs", err)
 
-		if stage == "" {
+		// After its end a boot comes no further. Its record also has what an earlier owner of the job had written.
+		if boot.StageOf(s.View(), node, s.Job.ID) == "" {
 			return step.Untouched(err)
 		}
 		return err
 	})
 }
 
-// install has a machine installed, and returns how far it came.
-func (x Executor) install(
-	ctx context.Context, s step.Step, out step.Events, host configuration.Host,
-) (stage string, err error) {
+// install has a machine installed.
+func (x Executor) install(ctx context.Context, s step.Step, out step.Events, host configuration.Host) error {
 	image, err := imageOf(s.View(), s.Job, host.Name)
 	if err != nil {
-		return "", err
+		return err
 	}
 
 	what, err := x.configured(image, host.Connection, host.Vars[variable].Value)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if m := record.Get(s.View(), &state.Machines, host.Name); m != nil {
 		what.Root = m.RootDevice
@@ -166,14 +170,14 @@ func (x Executor) install(
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 
-	p, err := x.o.Booter.Run(limited, netboot.Boot{
+	_, err = x.o.Booter.Run(limited, netboot.Boot{
 		Step: s, Out: out, Node: host.Name, Starts: starts, Late: late,
 		Order: boot.Order{Purpose: "install", Install: &what, Then: restart},
 		// Once the image is there, a restart would not help.
 		Silent: func(b api.Boot) bool { return b.Stage == "" || b.Stage == api.BootWriting },
 	})
 
-	return p.Stage, err
+	return err
 }
 
 // restart is what the machine does once the image is on its disk.
